@@ -1,0 +1,139 @@
+"""What a model is: a list of typed layers, each a token mixer and a channel mixer, made of named matrices.
+
+The parser of a family yields these; nothing after the parser knows family names. Matrices carry what
+every later room needs: shape (for FLOPs and bytes), how tensor parallelism shards them, and whether a
+quantization method may touch them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Shard(Enum):
+    """How tensor parallelism divides a weight matrix."""
+
+    REPLICATED = "replicated"
+    COLUMN = "column"  # output features divided
+    ROW = "row"  # input features divided; an all-reduce follows
+    KV = "kv"  # output features are KV heads: divided, or replicated when there are fewer heads than ranks
+    VOCAB = "vocab"  # vocabulary rows divided, padded to a multiple first
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A weight matrix `out_features x in_features` (with an optional bias of `out_features`).
+
+    `group` for Shard.KV: features per KV head. `name` is the module name inside the layer as checkpoints
+    spell it (`self_attn.q_proj`), so that `modules_to_not_convert` lists can be matched.
+    """
+
+    name: str
+    out_features: int
+    in_features: int
+    shard: Shard
+    bias: bool = False
+    quantizable: bool = True
+    group: int = 1
+
+    @property
+    def parameters(self) -> int:
+        return self.out_features * self.in_features + (self.out_features if self.bias else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A small one-dimensional parameter (norm weights, …): `length` elements."""
+
+    name: str
+    length: int
+    shard: Shard = Shard.REPLICATED
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """Softmax attention with its own KV cache (MHA, GQA, MQA).
+
+    `window_tokens`: sliding window; `chunk_tokens`: chunked local attention; both None: full attention.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    v_head_dim: int
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+    window_tokens: int | None = None
+    chunk_tokens: int | None = None
+
+
+# Later families add their mixers here: latent attention (MLA), state-space, linear attention, convolution.
+Mixer = Attention
+
+
+@dataclass(frozen=True, slots=True)
+class DenseMLP:
+    """A feed-forward block: up (and gate) then down."""
+
+    intermediate_size: int
+    gated: bool
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+
+
+# Later families add mixture of experts here.
+Channel = DenseMLP
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer. `vectors`: its own norms."""
+
+    mixer: Mixer | None
+    channel: Channel | None
+    vectors: tuple[Vector, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """What `quantization_config` says of the checkpoint, normalised.
+
+    `method`: one of the names of planner.md (`fp8`, `awq`, `gptq`, `w8a8`, `w4a16`, `mxfp4`, `nvfp4`, …).
+    `weight_bits`, `group_size` (None: per tensor or channel), `zero_points`, `activation_bits` (16 = weight only),
+    `ignored`: module names kept in the model dtype; `kv_cache_dtype`: declared KV scheme, if any.
+    """
+
+    method: str
+    weight_bits: int
+    activation_bits: int
+    group_size: int | None = None
+    zero_points: bool = False
+    ignored: tuple[str, ...] = ()
+    kv_cache_dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A model as the planner sees it. Lengths in tokens, sizes in elements.
+
+    `name`: the class in config.json `architectures`. `dtype`: `bfloat16`, `float16` or `float32`.
+    `outer`: matrices outside the layers except the token embedding and LM head (position tables, …).
+    """
+
+    name: str
+    hidden_size: int
+    vocab_size: int
+    layers: tuple[Layer, ...]
+    tied_embeddings: bool
+    max_position_embeddings: int
+    dtype: str
+    quantization: Quantization | None = None
+    lm_head_bias: bool = False
+    outer: tuple[Matrix, ...] = ()
+    vectors: tuple[Vector, ...] = ()
+
+    def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
+        """Each distinct layer with how often it occurs, in order of first appearance."""
+        return tuple(Counter(self.layers).items())

@@ -1,0 +1,1 @@
+"""HOW FAST IT RUNS: operations → step time → serving (TTFT, TPOT, throughput, percentiles) → interval."""

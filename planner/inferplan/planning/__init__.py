@@ -1,0 +1,33 @@
+"""WHAT TO CHOOSE: candidates → evaluate → constraints → rank → Recommendation with reasons."""
+
+from inferplan.planning.types import (
+    Alternative,
+    Choice,
+    Constraints,
+    Decision,
+    Defaults,
+    GPUPool,
+    Infeasible,
+    Inputs,
+    Notice,
+    Objectives,
+    PlanningRequest,
+    Predicted,
+    Recommendation,
+)
+
+__all__ = [
+    "Alternative",
+    "Choice",
+    "Constraints",
+    "Decision",
+    "Defaults",
+    "GPUPool",
+    "Infeasible",
+    "Inputs",
+    "Notice",
+    "Objectives",
+    "PlanningRequest",
+    "Predicted",
+    "Recommendation",
+]
