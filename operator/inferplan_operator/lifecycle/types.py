@@ -1,4 +1,4 @@
-"""What a plan's lifecycle sees and what it wants: values only. `cluster/` fills the first and carries out the second."""
+"""What a plan's lifecycle sees and what it wants: values only; `cluster/` fills the first and does the second."""
 
 from __future__ import annotations
 
