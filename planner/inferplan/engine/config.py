@@ -94,6 +94,10 @@ class MemoryPlan:
     max_concurrency: float
     start_errors: tuple[StartError, ...]
     warnings: tuple[str, ...] = ()
+    # 90 % interval of kv_cache_tokens, from the residuals on published start-up logs; equal to the value when
+    # available_kv_cache_bytes was given (then the count is exact).
+    kv_cache_tokens_low: int = 0
+    kv_cache_tokens_high: int = 0
 
     @property
     def starts(self) -> bool:
