@@ -1,0 +1,221 @@
+"""The candidates: every way one replica could be configured, with its memory plan, and why some can't be.
+
+A shape is GPU type × tensor parallelism × KV dtype × `max_num_seqs` for the checkpoint as it is. Replicas are not
+part of it: they multiply cost and divide load, and are searched by `evaluate`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from inferplan.engine import EngineConfig, MemoryPlan, ResolvedConfig, plan_memory, resolve
+from inferplan.errors import InferPlanError, InvalidInput
+from inferplan.hardware import GPU, resolve_gpu
+from inferplan.planning.types import GPUPool, Inputs, Notice, PlanningRequest
+from inferplan.workload import Burst, Concurrency, Lengths
+
+_TENSOR_PARALLEL = (1, 2, 4, 8, 16)
+_MAX_NUM_SEQS = (8, 16, 32, 64, 128, 256, 512, 1024)
+# 99.9 % quantile of the standard normal distribution: the served context covers all but one request in a thousand.
+_Z999 = 3.090232306167813
+_CONTEXT_STEP = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One replica's configuration. `kv_argument`: what `--kv-cache-dtype` gets."""
+
+    gpu: GPU
+    kv_argument: str
+    config: ResolvedConfig
+    memory: MemoryPlan
+
+    @property
+    def tensor_parallel(self) -> int:
+        return self.config.tensor_parallel_size
+
+    @property
+    def name(self) -> str:
+        kv = "" if self.kv_argument == "auto" else f", {self.kv_argument} KV"
+        return f"{self.tensor_parallel}×{self.gpu.name}{kv}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A combination that never becomes a candidate, and why. `shape`: when memory was planned."""
+
+    gpu: GPU
+    name: str
+    reason: Notice
+    shape: Shape | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """All shapes that start, and what was left out. `max_replicas` by GPU type where the inventory bounds it."""
+
+    usable: tuple[Shape, ...]
+    unusable: tuple[Unusable, ...]
+    context_tokens: int
+
+
+def search_space(request: PlanningRequest, inputs: Inputs) -> Space:
+    """Every shape the constraints allow. Raises InvalidInput for a GPU type or number that means nothing."""
+    context = served_context_tokens(request)
+    usable: list[Shape] = []
+    unusable: list[Unusable] = []
+    for gpu in allowed_gpus(request, inputs):
+        refusal = _refused_gpu(gpu)
+        if refusal is not None:
+            unusable.append(Unusable(gpu, gpu.name, refusal))
+            continue
+        for tp in _tensor_parallel_options(gpu, request, inputs):
+            for kv in kv_arguments(request):
+                started, refused = _shapes_of(gpu, tp, kv, context, request, inputs)
+                usable += started
+                unusable += refused
+    return Space(tuple(usable), tuple(unusable), context)
+
+
+def allowed_gpus(request: PlanningRequest, inputs: Inputs) -> tuple[GPU, ...]:
+    """The GPU types to consider, in name order: the constraint's, else the cluster's, else the whole catalogue."""
+    if request.constraints.gpu_types:
+        named = {resolve_gpu(name, inputs.gpus) for name in request.constraints.gpu_types}
+    elif inputs.inventory is not None:
+        held = {pool.gpu_type for pool in inputs.inventory}
+        named = {gpu for gpu in inputs.gpus if gpu.name in held}
+    else:
+        named = set(inputs.gpus)
+    return tuple(sorted(named, key=lambda gpu: gpu.name))
+
+
+def served_context_tokens(request: PlanningRequest) -> int:
+    """`max_model_len`: the asked context, else what covers 99.9 % of prompts plus answers, within the model's limit."""
+    limit = request.model.architecture.max_position_embeddings
+    asked = request.constraints.min_context_length
+    if asked is not None:
+        if asked > limit:
+            raise InvalidInput(
+                f"constraints.minContextLength={asked}: {request.model.id} is limited to {limit} tokens",
+                code="ContextAboveModelLimit",
+            )
+        return asked
+    tail = _tail(request.workload.input_tokens) + _tail(request.workload.output_tokens)
+    return min(limit, math.ceil(tail / _CONTEXT_STEP) * _CONTEXT_STEP)
+
+
+def _tail(lengths: Lengths) -> float:
+    return lengths.p50_tokens * math.exp(_Z999 * lengths.sigma)
+
+
+def kv_arguments(request: PlanningRequest) -> tuple[str, ...]:
+    """KV dtypes to try. Without an allow-list only the checkpoint's own: a narrower KV cache trades accuracy."""
+    override = dict(request.engine_overrides).get("kv_cache_dtype")
+    return (override,) if override else request.constraints.kv_cache_dtypes or ("auto",)
+
+
+def pool_of(gpu: GPU, inputs: Inputs) -> GPUPool | None:
+    """What the cluster holds of a type; None where the inventory is unknown."""
+    if inputs.inventory is None:
+        return None
+    return next((p for p in inputs.inventory if p.gpu_type == gpu.name), GPUPool(gpu.name, 0, 0))
+
+
+def _refused_gpu(gpu: GPU) -> Notice | None:
+    if gpu.vendor.lower() != "nvidia":
+        return Notice("UnsupportedVendor", f"{gpu.name}: deployments are made for NVIDIA GPUs only so far")
+    return None
+
+
+def _tensor_parallel_options(gpu: GPU, request: PlanningRequest, inputs: Inputs) -> Iterator[int]:
+    pool = pool_of(gpu, inputs)
+    limits = [
+        gpu.gpus_per_node if pool is None else pool.gpus_per_node,
+        request.constraints.max_tensor_parallel,
+        request.constraints.max_gpus,
+    ]
+    bound = min(x for x in limits if x is not None)
+    yield from (tp for tp in _TENSOR_PARALLEL if tp <= bound)
+
+
+def _shapes_of(
+    gpu: GPU, tp: int, kv: str, context: int, request: PlanningRequest, inputs: Inputs
+) -> tuple[list[Shape], list[Unusable]]:
+    started: list[Shape] = []
+    refused: list[Unusable] = []
+    name = f"{tp}×{gpu.name}" + ("" if kv == "auto" else f", {kv} KV")
+    for seqs in _max_num_seqs_options(request):
+        wanted = _engine_config(request, inputs, tp, kv, context, seqs)
+        try:
+            config = resolve(wanted, request.model.architecture, gpu)
+            memory = plan_memory(request.model.architecture, gpu, config)
+        except InferPlanError as error:
+            refused.append(Unusable(gpu, name, Notice(error.code, error.message)))
+            continue
+        shape = Shape(gpu, kv, config, memory)
+        allowed = request.constraints.quantization
+        if allowed and config.weight_quantization not in allowed:
+            message = (
+                f"the checkpoint is {config.weight_quantization}; constraints.quantization allows {', '.join(allowed)}"
+            )
+            refused.append(Unusable(gpu, name, Notice("QuantizationNotAllowed", message)))
+        elif memory.starts:
+            started.append(shape)
+        else:
+            first = memory.start_errors[0]
+            refused.append(Unusable(gpu, name, Notice(first.code, f"{first.message} {first.fix}"), shape))
+    return started, refused
+
+
+def _max_num_seqs_options(request: PlanningRequest) -> tuple[int | None, ...]:
+    """Batch limits to try: up to twice what the whole load could ever run at once."""
+    fixed = dict(request.engine_overrides).get("max_num_seqs")
+    if fixed is not None:
+        return (int(fixed),)
+    load = request.workload.load
+    if isinstance(load, Concurrency | Burst):
+        enough = 2 * load.requests
+        return tuple(s for s in _MAX_NUM_SEQS if s < 2 * enough) or _MAX_NUM_SEQS[:1]
+    return _MAX_NUM_SEQS
+
+
+def _engine_config(
+    request: PlanningRequest, inputs: Inputs, tp: int, kv: str, context: int, seqs: int | None
+) -> EngineConfig:
+    base = EngineConfig(
+        version=inputs.defaults.engine_version,
+        tensor_parallel_size=tp,
+        kv_cache_dtype=kv,
+        max_model_len=context,
+        max_num_seqs=seqs,
+        enable_prefix_caching=True,
+    )
+    return dataclasses.replace(base, **_typed_overrides(request))
+
+
+def _typed_overrides(request: PlanningRequest) -> dict[str, int | float | bool | str]:
+    """The user's fixed engine arguments, by EngineConfig field, in the field's type."""
+    kinds: dict[str, type[int] | type[float] | type[str] | type[bool]] = {
+        "max_model_len": int,
+        "max_num_seqs": int,
+        "max_num_batched_tokens": int,
+        "block_size": int,
+        "gpu_memory_utilization": float,
+        "kv_cache_dtype": str,
+        "enforce_eager": bool,
+        "enable_prefix_caching": bool,
+        "available_kv_cache_bytes": int,
+    }
+    typed: dict[str, int | float | bool | str] = {}
+    for field, text in request.engine_overrides:
+        kind = kinds.get(field)
+        if kind is None:
+            raise InvalidInput(f"runtime.extraArgs: {field} is not an argument the planner models")
+        try:
+            typed[field] = text == "true" if kind is bool else kind(text)
+        except ValueError as error:
+            raise InvalidInput(f"runtime.extraArgs: {field}={text!r} is not a number") from error
+    return typed
