@@ -38,6 +38,11 @@ class Shape:
         return self.config.tensor_parallel_size
 
     @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.config.tensor_parallel_size * self.config.pipeline_parallel_size * self.config.data_parallel_size
+
+    @property
     def name(self) -> str:
         kv = "" if self.kv_argument == "auto" else f", {self.kv_argument} KV"
         return f"{self.tensor_parallel}×{self.gpu.name}{kv}"
