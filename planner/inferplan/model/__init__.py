@@ -11,6 +11,8 @@ from inferplan.model.architecture import (
     Vector,
 )
 from inferplan.model.facts import ModelFacts
+from inferplan.model.parse import parse_architecture
+from inferplan.model.quantization import is_ignored, quantization_named
 
 __all__ = [
     "Architecture",
@@ -22,4 +24,7 @@ __all__ = [
     "Quantization",
     "Shard",
     "Vector",
+    "is_ignored",
+    "parse_architecture",
+    "quantization_named",
 ]

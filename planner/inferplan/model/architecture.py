@@ -100,8 +100,8 @@ class Layer:
 class Quantization:
     """What `quantization_config` says of the checkpoint, normalised.
 
-    `method`: one of the names of planner.md (`fp8`, `awq`, `gptq`, `w8a8`, `w4a16`, `mxfp4`, `nvfp4`, …).
-    `weight_bits`, `group_size` (None: per tensor or channel), `zero_points`, `activation_bits` (16 = weight only),
+    `method`: `fp8`, `awq`, `gptq`, `w8a8`, `w4a16`, `mxfp4`, `nvfp4`, …; `activation_bits` 16: weight only.
+    `group_size`: weights sharing a scale along the input (None: per channel); `block`: rows and columns sharing one.
     `ignored`: module names kept in the model dtype; `kv_cache_dtype`: declared KV scheme, if any.
     """
 
@@ -109,6 +109,8 @@ class Quantization:
     weight_bits: int
     activation_bits: int
     group_size: int | None = None
+    block: tuple[int, int] | None = None
+    scale_bytes: int = 2
     zero_points: bool = False
     ignored: tuple[str, ...] = ()
     kv_cache_dtype: str | None = None

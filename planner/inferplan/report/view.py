@@ -76,9 +76,7 @@ def quantity(value: str | None, unit: str) -> str:
 
 def predicted_rows(choice: Choice) -> tuple[tuple[str, str, str, str], ...]:
     """Label, value, range and basis of every prediction."""
-    return tuple(
-        (LABELS.get(name, name), quantity(p.value, p.unit), span(p), p.basis) for name, p in choice.predicted
-    )
+    return tuple((LABELS.get(name, name), quantity(p.value, p.unit), span(p), p.basis) for name, p in choice.predicted)
 
 
 def span(p: Predicted) -> str:

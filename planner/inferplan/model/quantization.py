@@ -1,0 +1,222 @@
+"""Weight quantization: what the checkpoint's `quantization_config` or a name people use means in bits.
+
+Bytes per quantized weight = bits/8 + (scale bytes + zero-point bits/8) / group; per-channel and per-tensor scales are
+negligible but counted. Names follow vLLM 0.33 (`--quantization` choices and `quant_method` values).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from inferplan.errors import InvalidModelConfig, UnknownQuantization
+from inferplan.model.architecture import Quantization
+
+# Groups: AWQ/GPTQ checkpoints use 128 unless they say otherwise; MXFP4 blocks are 32 (OCP MX spec), NVFP4's 16.
+_NAMED = {
+    "fp8": Quantization("fp8", 8, 8),
+    "w8a8": Quantization("w8a8", 8, 8),
+    "w8a16": Quantization("w8a16", 8, 16),
+    "w4a16": Quantization("w4a16", 4, 16, group_size=128),
+    "awq": Quantization("awq", 4, 16, group_size=128, zero_points=True),
+    "gptq": Quantization("gptq", 4, 16, group_size=128, zero_points=True),
+    "gptq-int8": Quantization("gptq-int8", 8, 16, group_size=128, zero_points=True),
+    "mxfp4": Quantization("mxfp4", 4, 16, group_size=32, scale_bytes=1),
+    "nvfp4": Quantization("nvfp4", 4, 4, group_size=16, scale_bytes=1),
+    # NF4 with double quantization: 64-element blocks, 8-bit absmax.
+    "bitsandbytes": Quantization("bitsandbytes", 4, 16, group_size=64, scale_bytes=1),
+    # Q4_K_M averages 4.8 bits per weight (llama.cpp's table); other GGUF types differ.
+    "gguf": Quantization("gguf", 4, 16, group_size=20, scale_bytes=2),
+}
+_PLAIN = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16"}
+_ALIASES = {
+    "awq_marlin": "awq",
+    "awq-int4": "awq",
+    "gptq_marlin": "gptq",
+    "gptq-int4": "gptq",
+    "gptq_int8": "gptq-int8",
+    "gptq_marlin int8": "gptq-int8",
+    "int4": "w4a16",
+    "int8": "w8a8",
+    "w8a8-int8": "w8a8",
+    "w8a8-fp8": "fp8",
+    "w4a16-int4": "w4a16",
+    "fp8_block": "fp8",
+    "fbgemm_fp8": "fp8",
+    "ptpc_fp8": "fp8",
+    "fp8-dynamic": "fp8",
+    "modelopt": "fp8",
+    "modelopt fp8": "fp8",
+    "modelopt_fp8": "fp8",
+    "modelopt fp4": "nvfp4",
+    "modelopt_fp4": "nvfp4",
+    "modelopt nvfp4": "nvfp4",
+    "fp4": "nvfp4",
+    "gpt_oss_mxfp4": "mxfp4",
+    "bnb": "bitsandbytes",
+    "nf4": "bitsandbytes",
+}
+
+
+def quantization_named(name: str) -> Quantization | str:
+    """What a name means: a Quantization, or the plain dtype (`bfloat16`, `float16`) it stands for.
+
+    Raises UnknownQuantization listing the names that work.
+    """
+    key = re.sub(r"\s+", " ", name.strip().lower())
+    key = key.removeprefix("compressed-tensors").strip(" -:") or "w8a8"
+    if key in _PLAIN:
+        return _PLAIN[key]
+    found = _NAMED.get(_ALIASES.get(key, key)) or _NAMED.get(_ALIASES.get(key.replace("_", "-"), key.replace("_", "-")))
+    if found is None:
+        known = ", ".join(["bf16", "fp16", *sorted(_NAMED)])
+        raise UnknownQuantization(f"weight_quant={name!r} is unknown; known: {known}")
+    return found
+
+
+def quantization_of(
+    config: Mapping[str, object], hf_quant_config: Mapping[str, object] | None = None
+) -> Quantization | None:
+    """What a checkpoint's own files say: `quantization_config` in config.json, else ModelOpt's hf_quant_config.json.
+
+    Raises InvalidModelConfig naming a `quant_method` that no rule knows.
+    """
+    section = config.get("quantization_config") or config.get("compression_config")
+    if isinstance(section, Mapping):
+        return _of_section(section)
+    if hf_quant_config is not None:
+        inner = hf_quant_config.get("quantization")
+        if isinstance(inner, Mapping):
+            return _modelopt(inner)
+    return None
+
+
+def _of_section(section: Mapping[str, object]) -> Quantization:
+    method = str(section.get("quant_method") or section.get("quant_algo") or "").lower()
+    reader = _READERS.get(method)
+    if reader is None:
+        known = ", ".join(sorted(_READERS))
+        raise InvalidModelConfig(f"quantization_config.quant_method={method!r} is not known; known: {known}")
+    return reader(section)
+
+
+def _fp8(section: Mapping[str, object]) -> Quantization:
+    block = section.get("weight_block_size")
+    ignored = _strings(section.get("ignored_layers") or section.get("modules_to_not_convert"))
+    if isinstance(block, list) and len(block) == 2:
+        rows, columns = int(block[0]), int(block[1])
+        return replace(_NAMED["fp8"], block=(rows, columns), scale_bytes=4, ignored=ignored)
+    return replace(_NAMED["fp8"], ignored=ignored)
+
+
+def _awq(section: Mapping[str, object]) -> Quantization:
+    ignored = _strings(section.get("modules_to_not_convert"))
+    return replace(
+        _NAMED["awq"],
+        weight_bits=_integer(section, ("bits", "w_bit"), 4),
+        group_size=_group(section, 128),
+        zero_points=bool(section.get("zero_point", True)),
+        ignored=ignored,
+    )
+
+
+def _gptq(section: Mapping[str, object]) -> Quantization:
+    bits = _integer(section, ("bits",), 4)
+    base = _NAMED["gptq-int8" if bits == 8 else "gptq"]
+    return replace(base, weight_bits=bits, group_size=_group(section, 128))
+
+
+def _bitsandbytes(section: Mapping[str, object]) -> Quantization:
+    ignored = _strings(section.get("llm_int8_skip_modules"))
+    if section.get("load_in_8bit"):
+        return replace(_NAMED["bitsandbytes"], weight_bits=8, group_size=None, ignored=ignored)
+    return replace(_NAMED["bitsandbytes"], ignored=ignored)
+
+
+def _modelopt(section: Mapping[str, object]) -> Quantization:
+    algorithm = str(section.get("quant_algo") or "").upper()
+    base = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "FP8_PB_WO": "fp8"}.get(algorithm)
+    if base is None:
+        raise InvalidModelConfig(f"ModelOpt quant_algo={algorithm!r} is not known; known: FP8, NVFP4, W4A16_AWQ")
+    ignored = _strings(section.get("exclude_modules") or section.get("ignore"))
+    declared = section.get("kv_cache_quant_algo")
+    scheme = section.get("kv_cache_scheme")
+    kv = "fp8" if str(declared or "").upper() == "FP8" or isinstance(scheme, Mapping) else None
+    return replace(_NAMED[base], ignored=ignored, kv_cache_dtype=kv)
+
+
+def _compressed_tensors(section: Mapping[str, object]) -> Quantization:
+    groups = section.get("config_groups")
+    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
+    weights = first.get("weights") if isinstance(first, Mapping) else None
+    if not isinstance(weights, Mapping):
+        raise InvalidModelConfig("quantization_config.config_groups.*.weights is missing")
+    bits = _integer(weights, ("num_bits",), 8)
+    activations = first.get("input_activations") if isinstance(first, Mapping) else None
+    is_float = weights.get("type") == "float"
+    name = _compressed_name(bits, is_float, isinstance(activations, Mapping))
+    group = weights.get("group_size")
+    return replace(
+        _NAMED[name],
+        group_size=int(group) if isinstance(group, int) and group > 0 else _NAMED[name].group_size,
+        zero_points=weights.get("symmetric") is False,
+        ignored=_strings(section.get("ignore")),
+        kv_cache_dtype="fp8" if section.get("kv_cache_scheme") else None,
+    )
+
+
+def _compressed_name(bits: int, is_float: bool, quantized_activations: bool) -> str:  # noqa: FBT001
+    if bits == 4 and is_float:
+        return "nvfp4"
+    if bits == 8 and quantized_activations:
+        return "fp8" if is_float else "w8a8"
+    return "w8a16" if bits == 8 else "w4a16"
+
+
+def _mxfp4(section: Mapping[str, object]) -> Quantization:
+    return replace(_NAMED["mxfp4"], ignored=_strings(section.get("modules_to_not_convert")))
+
+
+_READERS = {
+    "fp8": _fp8,
+    "fbgemm_fp8": _fp8,
+    "awq": _awq,
+    "gptq": _gptq,
+    "compressed-tensors": _compressed_tensors,
+    "modelopt": _modelopt,
+    "modelopt_fp4": _modelopt,
+    "bitsandbytes": _bitsandbytes,
+    "mxfp4": _mxfp4,
+}
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(str(x) for x in value) if isinstance(value, list | tuple) else ()
+
+
+def _integer(section: Mapping[str, object], names: tuple[str, ...], default: int) -> int:
+    for name in names:
+        value = section.get(name)
+        if isinstance(value, int):
+            return value
+    return default
+
+
+def _group(section: Mapping[str, object], default: int) -> int | None:
+    """-1 in checkpoints means one group per channel."""
+    value = section.get("group_size") or section.get("q_group_size") or default
+    return int(value) if isinstance(value, int) and value > 0 else None
+
+
+def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
+    """Whether a module keeps the model dtype: exact names, `re:` patterns, `*` globs, or a path component."""
+    return any(_matches(name, pattern) for pattern in ignored)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    if pattern.startswith("re:"):
+        return re.match(pattern[3:], name) is not None
+    if "*" in pattern:
+        return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), name) is not None
+    return name == pattern or name.endswith("." + pattern) or name.startswith(pattern + ".") or f".{pattern}." in name
