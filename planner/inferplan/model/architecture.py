@@ -111,12 +111,14 @@ class Quantization:
     group_size: int | None = None
     block: tuple[int, int] | None = None
     scale_bytes: int = 2
+    per_tensor: bool = False
     zero_points: bool = False
     ignored: tuple[str, ...] = ()
     kv_cache_dtype: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# eq=False: compared and hashed by identity, so that what is computed per model can be cached cheaply.
+@dataclass(frozen=True, slots=True, eq=False)
 class Architecture:
     """A model as the planner sees it. Lengths in tokens, sizes in elements.
 

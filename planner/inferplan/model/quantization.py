@@ -15,7 +15,7 @@ from inferplan.model.architecture import Quantization
 
 # Groups: AWQ/GPTQ checkpoints use 128 unless they say otherwise; MXFP4 blocks are 32 (OCP MX spec), NVFP4's 16.
 _NAMED = {
-    "fp8": Quantization("fp8", 8, 8),
+    "fp8": Quantization("fp8", 8, 8, per_tensor=True),
     "w8a8": Quantization("w8a8", 8, 8),
     "w8a16": Quantization("w8a16", 8, 16),
     "w4a16": Quantization("w4a16", 4, 16, group_size=128),

@@ -1,0 +1,74 @@
+"""What changed between vLLM versions: one row per change, from 0.8 to 0.33.
+
+A version between two rows behaves as the row below it; one above the last or below the first uses the nearest and
+says so. Sources: vLLM 0.32/0.33 source as read in the project's facts (utilization, graph accounting, defaults), and
+published start-up logs (activation and non-torch, rows named at each figure).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from inferplan.errors import InvalidInput
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFacts:
+    """Behaviour from this version on.
+
+    `logit_bytes`: activation bytes per logit in the sampler's profiling run (max_num_seqs × vocabulary logits).
+    `subtracts_graphs`: whether the CUDA-graph estimate is taken off the KV budget.
+    `non_torch_bytes`, `non_torch_linked_bytes`: outside PyTorch's allocator on one rank; several ranks over NVLink.
+    """
+
+    since: tuple[int, int]
+    gpu_memory_utilization: float
+    subtracts_graphs: bool
+    logit_bytes: float
+    non_torch_bytes: int
+    non_torch_linked_bytes: int
+    async_scheduling: bool
+
+
+_NT_OLD, _NT = round(0.13 * _GIB), round(0.25 * _GIB)
+# Two ranks over NVLink, H100, 0.19: 2.06–2.07 GiB at TP 2, 2.13 at TP 4 (six published logs).
+_NT_LINKED = round(2.07 * _GIB)
+
+_ROWS = (
+    # Qwen3-14B on H100 logs 5.64 GiB of activation on 0.15/0.16 and 2.23 on 0.17 with 1,024 sequences and the same
+    # flags: 38 against 14 bytes per logit. Non-torch 0.13 GiB up to 0.17, 0.25 from 0.18.
+    VersionFacts((0, 8), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False),
+    VersionFacts((0, 14), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, True),
+    VersionFacts((0, 17), 0.90, False, 14.0, _NT_OLD, _NT_LINKED, True),
+    VersionFacts((0, 18), 0.90, False, 14.0, _NT, _NT_LINKED, True),
+    # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default since 0.21; the default utilization rose to 0.92.
+    VersionFacts((0, 21), 0.92, True, 14.0, _NT, _NT_LINKED, True),
+)
+_OLDEST, _NEWEST = (0, 8), (0, 33)
+
+
+def parse_version(version: str) -> tuple[int, int]:
+    """`0.33.0`, `v0.11.0rc2.dev98+g39` → (0, 33), (0, 11). Raises InvalidInput for anything else."""
+    found = re.match(r"v?(\d{1,3})\.(\d{1,5})(?:$|[.+\-a-z])", version.strip())
+    if found is None:
+        raise InvalidInput(f"engine_version={version!r} is no vLLM version (like 0.33.0)")
+    return int(found[1]), int(found[2])
+
+
+def facts_of(version: str) -> VersionFacts:
+    """The row that holds for a version (the nearest one for a version outside the table)."""
+    asked = parse_version(version)
+    holding = [row for row in _ROWS if row.since <= asked]
+    return holding[-1] if holding else _ROWS[0]
+
+
+def version_warnings(version: str) -> tuple[str, ...]:
+    """Says when a version lies outside the table, so that a nearest guess is never silent."""
+    asked = parse_version(version)
+    if _OLDEST <= asked <= _NEWEST:
+        return ()
+    nearest = "0.8" if asked < _OLDEST else "0.33"
+    return (f"EngineVersionUnknown: vLLM {version} is outside 0.8–0.33; the rules of {nearest} are used",)
