@@ -6,6 +6,7 @@ Imports of the rooms stand inside the verbs, so that `--help` and argument error
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -64,12 +65,12 @@ def open_input(name: str) -> Iterator[TextIO]:
     if name == "-":
         yield sys.stdin
         return
+    path = Path(name)
     try:
-        handle = Path(name).open(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{name}: {error.strerror or error}") from error
-    with handle:
-        yield handle
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{name}: {getattr(error, 'strerror', None) or error}") from error
+    yield io.StringIO(text)
 
 
 def add_hub_argument(parser: argparse.ArgumentParser) -> None:

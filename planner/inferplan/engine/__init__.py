@@ -1,5 +1,18 @@
 """WHAT vLLM DOES WITH model and GPU: memory budget, KV-cache blocks, scheduler defaults, start-up refusals."""
 
 from inferplan.engine.config import EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
+from inferplan.engine.memory import plan_memory, requests_that_fit
+from inferplan.engine.resolve import resolve
+from inferplan.engine.weights import rank_shape
 
-__all__ = ["EngineConfig", "KVGroup", "MemoryPlan", "ResolvedConfig", "StartError"]
+__all__ = [
+    "EngineConfig",
+    "KVGroup",
+    "MemoryPlan",
+    "ResolvedConfig",
+    "StartError",
+    "plan_memory",
+    "rank_shape",
+    "requests_that_fit",
+    "resolve",
+]

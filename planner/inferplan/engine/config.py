@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inferplan.engine.kv import KVDtype
+from inferplan.model import Quantization
+
+_SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
@@ -32,7 +37,12 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """The same with every default filled in for one model, GPU and version."""
+    """The same with every default filled in for one model, GPU and version.
+
+    `quantization`: how the weights are stored (None: in `dtype`); `weight_quantization`: its name, or the dtype's
+    short name. `activation_bits`: the width the matrix units compute in on this GPU (16 where the kernel only
+    unpacks weights). `block_size` in tokens.
+    """
 
     version: str
     tensor_parallel_size: int
@@ -40,11 +50,10 @@ class ResolvedConfig:
     data_parallel_size: int
     enable_expert_parallel: bool
     decode_context_parallel_size: int
-    weight_quantization: str  # normalised method, or the model dtype's short name (`bf16`, `fp16`, `fp32`)
-    weight_bits: float  # effective bits per quantized weight, scales included
-    activation_bits: int  # 16, 8 or 4: the width the matrix units compute in
-    kv_cache_dtype: str  # `bfloat16`, `float16`, `fp8`, …
-    kv_bytes_per_element: float
+    dtype: str
+    quantization: Quantization | None
+    activation_bits: int
+    kv: KVDtype
     gpu_memory_utilization: float
     max_model_len: int
     max_num_seqs: int
@@ -53,16 +62,45 @@ class ResolvedConfig:
     enforce_eager: bool
     enable_prefix_caching: bool
     async_scheduling: bool
+    disable_hybrid_kv_cache_manager: bool
+    available_kv_cache_bytes: int | None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def weight_quantization(self) -> str:
+        return self.quantization.method if self.quantization else _SHORT[self.dtype]
+
+    @property
+    def kv_cache_dtype(self) -> str:
+        return self.kv.name
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of one replica."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
+
+    @property
+    def in_flight_tokens(self) -> int:
+        """Tokens scheduled but not yet finished: what windows must keep besides their reach."""
+        if self.async_scheduling:
+            batches = self.pipeline_parallel_size + 1 if self.pipeline_parallel_size > 1 else 2
+        else:
+            batches = self.pipeline_parallel_size
+        return self.max_num_batched_tokens * batches
 
 
 @dataclass(frozen=True, slots=True)
 class KVGroup:
-    """One KV-cache group as vLLM plans it: bytes of one block of ONE layer in `page_size_bytes`."""
+    """One KV-cache group as vLLM plans it: bytes of one block of ONE layer in `page_size_bytes`.
+
+    `reach_tokens`: how far back a request keeps tokens (None: all of them).
+    """
 
     layers: int
     block_size: int
     page_size_bytes: int
-    kind: str  # `full`, `sliding`, `chunked`, …
+    kind: str  # `full`, `sliding`, `chunked`
+    reach_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,11 @@ def _scale_bytes(out: int, inner: int, q: Quantization) -> float:
 
 
 @lru_cache(maxsize=4096)
-def weights_bytes_per_rank(architecture: Architecture, tp: int, pp: int, quantization: Quantization | None) -> int:
-    """Weight bytes on the heaviest rank of `tp` × `pp`."""
-    dtype_bytes = DTYPE_BYTES[architecture.dtype]
+def weights_bytes_per_rank(
+    architecture: Architecture, tp: int, pp: int, quantization: Quantization | None, dtype: str
+) -> int:
+    """Weight bytes on the heaviest rank of `tp` × `pp`; what isn't quantized is kept in `dtype`."""
+    dtype_bytes = DTYPE_BYTES[dtype]
     per_layer = _layer_bytes(architecture, tp, quantization, dtype_bytes)
     embedding = padded_vocab(architecture.vocab_size) / tp * architecture.hidden_size * dtype_bytes
     outer = sum(matrix_bytes(m, tp, None, dtype_bytes) for m in architecture.outer)

@@ -56,4 +56,5 @@ class GPU:
     unified_memory: bool = False
     price: Price | None = None
     product_labels: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()

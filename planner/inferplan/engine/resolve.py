@@ -1,0 +1,112 @@
+"""Every default filled in, as `vllm serve` does for one version, model and GPU.
+
+Batch defaults by GPU (vLLM 0.32, API server): at least 160 GiB: 16,384 tokens and 1,024 sequences; at least 70 GiB and
+not an A100: 8,192 and 1,024; else 2,048 and 256.
+"""
+
+from __future__ import annotations
+
+from inferplan.engine.config import EngineConfig, ResolvedConfig
+from inferplan.engine.kv import DEFAULT_BLOCK_SIZE, kv_dtype_named
+from inferplan.engine.versions import facts_of, version_warnings
+from inferplan.errors import InvalidInput
+from inferplan.hardware import GPU
+from inferplan.model import Architecture, Quantization, quantization_named
+
+_GIB = 2**30
+_AMPERE = (8, 0)
+
+
+def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> ResolvedConfig:
+    """The configuration vLLM would run with. Raises InvalidInput for a value that has no meaning.
+
+    What vLLM would refuse at start-up is not raised here: `plan_memory` names it.
+    """
+    _check(config)
+    facts = facts_of(config.version)
+    warnings = list(version_warnings(config.version))
+    dtype, quantization = _weights(config, architecture)
+    if dtype == "bfloat16" and gpu.vendor == "NVIDIA" and gpu.compute_capability < _AMPERE:
+        dtype = "float16"
+        warnings.append(f"DtypeFallback: {gpu.name} has no bfloat16; vLLM loads the model as float16")
+    declared = quantization.kv_cache_dtype if quantization else None
+    context = config.max_model_len or architecture.max_position_embeddings
+    tokens, sequences = default_batch(gpu)
+    max_num_seqs = config.max_num_seqs or sequences
+    batched = config.max_num_batched_tokens or min(tokens, max_num_seqs * context)
+    return ResolvedConfig(
+        version=config.version,
+        tensor_parallel_size=config.tensor_parallel_size,
+        pipeline_parallel_size=config.pipeline_parallel_size,
+        data_parallel_size=config.data_parallel_size,
+        enable_expert_parallel=config.enable_expert_parallel,
+        decode_context_parallel_size=config.decode_context_parallel_size,
+        dtype=dtype,
+        quantization=quantization,
+        activation_bits=_activation_bits(quantization, gpu),
+        kv=kv_dtype_named(config.kv_cache_dtype, dtype, declared),
+        gpu_memory_utilization=config.gpu_memory_utilization or facts.gpu_memory_utilization,
+        max_model_len=context,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=batched,
+        block_size=config.block_size or DEFAULT_BLOCK_SIZE,
+        enforce_eager=config.enforce_eager,
+        enable_prefix_caching=config.enable_prefix_caching is not False,
+        async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
+        disable_hybrid_kv_cache_manager=config.disable_hybrid_kv_cache_manager,
+        available_kv_cache_bytes=config.available_kv_cache_bytes,
+        warnings=tuple(warnings),
+    )
+
+
+def default_batch(gpu: GPU) -> tuple[int, int]:
+    """(max_num_batched_tokens, max_num_seqs) that `vllm serve` starts with on this GPU."""
+    if gpu.memory_bytes >= 160 * _GIB:
+        return 16384, 1024
+    # GB10 (sm121) is put in the small tier by 0.33.
+    if gpu.memory_bytes >= 70 * _GIB and not gpu.name.startswith("A100") and gpu.compute_capability != (12, 1):
+        return 8192, 1024
+    return 2048, 256
+
+
+def _check(config: EngineConfig) -> None:
+    positive = {
+        "tp": config.tensor_parallel_size,
+        "pp": config.pipeline_parallel_size,
+        "dp": config.data_parallel_size,
+        "dcp": config.decode_context_parallel_size,
+        "max_model_len": config.max_model_len,
+        "max_num_seqs": config.max_num_seqs,
+        "max_num_batched_tokens": config.max_num_batched_tokens,
+    }
+    for name, value in positive.items():
+        if value is not None and value < 1:
+            raise InvalidInput(f"{name}={value} must be at least 1")
+    utilization = config.gpu_memory_utilization
+    if utilization is not None and not 0 < utilization <= 1:
+        raise InvalidInput(f"gpu_memory_utilization={utilization} must be above 0 and at most 1")
+    if config.block_size is not None and config.block_size % DEFAULT_BLOCK_SIZE:
+        raise InvalidInput(f"block_size={config.block_size} must be a multiple of {DEFAULT_BLOCK_SIZE}")
+
+
+def _weights(config: EngineConfig, architecture: Architecture) -> tuple[str, Quantization | None]:
+    """(dtype, quantization): what was asked for, else what the checkpoint says."""
+    if config.weight_quantization is None:
+        return architecture.dtype, architecture.quantization
+    named = quantization_named(config.weight_quantization)
+    if isinstance(named, str):
+        return named, None
+    held = architecture.quantization
+    return architecture.dtype, held if held is not None and held.method == named.method else named
+
+
+def _activation_bits(quantization: Quantization | None, gpu: GPU) -> int:
+    """Width of the matrix product: fp8 needs Ada, fp4 Blackwell, int8 Turing; below that weights are only unpacked."""
+    if quantization is None:
+        return 16
+    if quantization.activation_bits == 4:
+        return 4 if gpu.peak.fp4 is not None else 16
+    if quantization.activation_bits == 8:
+        native = gpu.peak.int8 if quantization.method == "w8a8" else gpu.peak.fp8
+        return 8 if native is not None else 16
+    return 16
