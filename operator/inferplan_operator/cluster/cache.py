@@ -1,0 +1,115 @@
+"""What the API server was last seen to hold, kept in memory.
+
+The watch feeds it, so do the answers to the operator's own writes (a reconcile never acts on a state older than what
+it wrote itself). Two things a watch can't be trusted with are settled here: events that arrive out of order (an
+object never goes back to an older resourceVersion; they are comparable numbers by the API's contract since
+Kubernetes 1.35, and have been ever since etcd 3), and deletions that happened while the watch was down (`replace`
+drops what a fresh list no longer has).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from inferplan_operator.cluster.kinds import PLAN_LABEL, Key, Kind, KubeObject, key_of
+from inferplan_operator.cluster.server import Listing
+
+# How long a deletion is remembered against a list that was taken before it and arrives after it.
+_TOMBSTONE_SECONDS = 300.0
+
+Changed = Callable[[Kind, KubeObject], None]
+
+
+class Cache:
+    """Objects by kind and key, and by the plan their label names. `changed` is called after each real change."""
+
+    def __init__(self, changed: Changed) -> None:
+        self._objects: dict[Kind, dict[Key, KubeObject]] = defaultdict(dict)
+        self._by_plan: dict[Kind, dict[Key, set[Key]]] = defaultdict(lambda: defaultdict(set))
+        self._tombstones: dict[str, float] = {}
+        self._changed = changed
+
+    def get(self, kind: Kind, key: Key) -> KubeObject | None:
+        return self._objects[kind].get(key)
+
+    def all(self, kind: Kind) -> Iterator[KubeObject]:
+        yield from list(self._objects[kind].values())
+
+    def count(self, kind: Kind) -> int:
+        return len(self._objects[kind])
+
+    def of_plan(self, kind: Kind, plan: Key) -> tuple[KubeObject, ...]:
+        """The objects whose label names the plan, by name: the label says what to look at, never who owns it."""
+        keys = sorted(self._by_plan[kind].get(plan, ()))
+        return tuple(self._objects[kind][key] for key in keys)
+
+    def observe(self, kind: Kind, manifest: KubeObject) -> None:
+        """An object as the API server sent it."""
+        key = key_of(manifest)
+        known = self._objects[kind].get(key)
+        if _uid(manifest) in self._tombstones or (known is not None and not _newer(manifest, known)):
+            return
+        if known is not None:
+            self._unlink(kind, known)
+        # Field ownership is most of an object's size and nobody here reads it.
+        metadata = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
+        kept = {**manifest, "metadata": metadata}
+        self._objects[kind][key] = kept
+        if (plan := plan_of(kept)) is not None:
+            self._by_plan[kind][plan].add(key)
+        self._changed(kind, kept)
+
+    def forget(self, kind: Kind, manifest: KubeObject) -> None:
+        """The object is gone (its successor of the same name is another object)."""
+        now = time.monotonic()
+        self._tombstones = {uid: until for uid, until in self._tombstones.items() if until > now}
+        self._tombstones[_uid(manifest)] = now + _TOMBSTONE_SECONDS
+        known = self._objects[kind].get(key_of(manifest))
+        if known is not None and _uid(known) == _uid(manifest):
+            self._unlink(kind, known)
+            del self._objects[kind][key_of(manifest)]
+            self._changed(kind, known)
+
+    def replace(self, kind: Kind, listing: Listing, namespaces: tuple[str, ...] = ()) -> None:
+        """Take over a list: what it has is observed; what it lacks and is not newer than the list is gone.
+
+        `namespaces`: the ones the list covers (empty: all).
+        """
+        listed = {_uid(manifest) for manifest in listing.items}
+        taken_at = int(listing.resource_version)
+        for known in list(self._objects[kind].values()):
+            covered = not namespaces or key_of(known).namespace in namespaces
+            if covered and _uid(known) not in listed and _version(known) <= taken_at:
+                self.forget(kind, known)
+        for manifest in listing.items:
+            self.observe(kind, manifest)
+
+    def _unlink(self, kind: Kind, manifest: KubeObject) -> None:
+        plan = plan_of(manifest)
+        if plan is None:
+            return
+        keys = self._by_plan[kind][plan]
+        keys.discard(key_of(manifest))
+        if not keys:
+            del self._by_plan[kind][plan]
+
+
+def plan_of(manifest: KubeObject) -> Key | None:
+    """The plan that an object's label names."""
+    metadata = manifest["metadata"]
+    name = (metadata.get("labels") or {}).get(PLAN_LABEL)
+    return Key(str(metadata.get("namespace") or ""), str(name)) if name else None
+
+
+def _uid(manifest: KubeObject) -> str:
+    return str(manifest["metadata"]["uid"])
+
+
+def _version(manifest: KubeObject) -> int:
+    return int(manifest["metadata"]["resourceVersion"])
+
+
+def _newer(manifest: KubeObject, known: KubeObject) -> bool:
+    return _version(manifest) > _version(known)

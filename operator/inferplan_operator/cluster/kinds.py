@@ -1,0 +1,78 @@
+"""The kinds the operator reads and writes, and where the API server keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+KubeObject = Mapping[str, Any]
+
+PLAN_LABEL = "inferplan.io/plan"
+FIELD_MANAGER = "inferplan-operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind. `label_selector`, `field_selector`: what of it is watched ("": all)."""
+
+    api_version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+    label_selector: str = ""
+    field_selector: str = ""
+
+    @property
+    def group(self) -> str:
+        return self.api_version.rpartition("/")[0]
+
+    @property
+    def version(self) -> str:
+        return self.api_version.rpartition("/")[2]
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The path below the API server's address; without a name it is the collection's."""
+        parts = ["apis" if self.group else "api", self.api_version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts += [part for part in (self.plural, name, subresource) if part]
+        return "/" + "/".join(parts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """An object's name within its kind; cluster-scoped kinds have no namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+PLANS = Kind("inferplan.io/v1alpha1", "InferencePlan", "inferenceplans")
+GPU_PROFILES = Kind("inferplan.io/v1alpha1", "GPUProfile", "gpuprofiles", namespaced=False)
+DEPLOYMENTS = Kind("apps/v1", "Deployment", "deployments", label_selector=PLAN_LABEL)
+SERVICES = Kind("v1", "Service", "services", label_selector=PLAN_LABEL)
+CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps", label_selector=PLAN_LABEL)
+PODS = Kind("v1", "Pod", "pods", label_selector=PLAN_LABEL)
+NODES = Kind("v1", "Node", "nodes", namespaced=False)
+LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
+EVENTS = Kind("events.k8s.io/v1", "Event", "events")
+SECRETS = Kind("v1", "Secret", "secrets")
+
+# Kept in memory, in the order in which a start lists them.
+WATCHED = (PLANS, GPU_PROFILES, NODES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, PODS)
+
+_WRITTEN = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, LEASES, EVENTS)}
+
+
+def kind_of(manifest: KubeObject) -> Kind:
+    """The kind of an object that says its own. Raises KeyError for one the operator has no business with."""
+    return _WRITTEN[(str(manifest["apiVersion"]), str(manifest["kind"]))]
+
+
+def key_of(manifest: KubeObject) -> Key:
+    metadata = manifest["metadata"]
+    return Key(str(metadata.get("namespace") or ""), str(metadata["name"]))
