@@ -54,7 +54,7 @@ class DefaultsConfig(_Section):
 class OperatorConfig(_Section):
     """The whole file. `prices`: GPU type → USD per GPU-hour; they win over list prices and below GPUProfiles.
 
-    `hub`: `auto` asks the hub and falls back to the bundled catalogue, `offline` never asks, `online` never falls back.
+    `hub`: `auto` asks the hub and falls back to the bundled catalogue, `never` asks it, `always` insists on it.
     `inventory`: `Nodes` plans with what the cluster has, `Any` with every GPU type (clusters that scale from zero).
     `port` None: 8080, or a free port where that is taken; a port that is named here must be free.
     """
@@ -66,7 +66,7 @@ class OperatorConfig(_Section):
     price_date: str = Field(default="", pattern=r"^(\d{4}-\d{2}-\d{2})?$")
     inventory: Literal["Nodes", "Any"] = "Nodes"
     require_gates: bool = True
-    hub: Literal["auto", "offline", "online"] = "auto"
+    hub: Literal["auto", "never", "always"] = "auto"
     port: Annotated[int, Field(ge=0, le=65535)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
