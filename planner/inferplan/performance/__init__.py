@@ -1,1 +1,21 @@
-"""HOW FAST IT RUNS: operations → step time → serving (TTFT, TPOT, throughput, percentiles) → interval."""
+"""HOW FAST IT RUNS: operations → step time → serving (TTFT, TPOT, throughput, percentiles) → interval.
+
+`predict(points)` answers whole questions; `candidates(points)` and `sweep(…)` are the array form for planning.
+"""
+
+from inferplan.performance.predict import Candidates, Sweep, candidates, load_amount, predict, sweep
+from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
+
+__all__ = [
+    "Candidates",
+    "Interval",
+    "Operation",
+    "Performance",
+    "Quantiles",
+    "ServingPoint",
+    "Sweep",
+    "candidates",
+    "load_amount",
+    "predict",
+    "sweep",
+]

@@ -1,0 +1,4 @@
+"""x"""
+from inferplan.cli import VERBS, run_verbs
+def main() -> int:
+    return run_verbs(VERBS, None)

@@ -1,0 +1,219 @@
+"""Step → serving: vLLM's scheduler on top of the step, in closed form and vectorised.
+
+R requests run at once, at most `cap` = min(max_num_seqs, requests the KV cache holds). Decode steps take d(R); one
+prompt's prefill, mixed into the running steps under the token budget, costs m (the step with it minus without it).
+
+    closed loop   R = min(C, cap)        TPOT = d(R) + (R − 1)/O · m
+    open loop     ρ = λ·m,  TPOT = d(R) / (1 − ρ),  R = λ · time in system (fixed point)
+    all at once   prompts in order: TTFT of the i-th is i · m; later waves wait for a slot
+
+    TTFT = host + half a step + own prefill + what is met of others' prefills + waiting for a slot
+
+Waiting for a slot in the open loop is Sakasegawa's M/G/c; at λ ≥ λmax = cap / (cap·m + O·d(cap)) the queue grows
+without end: `saturated`, and the latencies are those of the first ten minutes. Percentiles: log-normal with the
+variance of prompt lengths, half steps, interference (Poisson) and queueing (exponential). Known to be wrong:
+synchronised cohorts (all requests equally long and started together), preemption storms, prefix reuse in bursts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from inferplan.performance.constants import Constants
+from inferplan.performance.step import Array, Flags, Table, step_time
+
+CLOSED, OPEN, BURST = 0.0, 1.0, 2.0
+HORIZON_SECONDS = 600.0
+_ROUNDS = 60
+_Z = {"p50": 0.0, "p90": 1.2815515655446004, "p95": 1.6448536269514722, "p99": 2.3263478740408408}
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The load of each deployment (one replica), arrays. `kind`: CLOSED, OPEN or BURST; `amount`: C, λ or N.
+
+    `prompt`, `answer`: mean tokens; `cached`: prompt tokens found in the prefix cache; `*_cv`: coefficients of
+    variation; `cap`: requests that may run at once; `budget`: max_num_batched_tokens.
+    """
+
+    kind: Array
+    amount: Array
+    prompt: Array
+    answer: Array
+    cached: Array
+    prompt_cv: Array
+    answer_cv: Array
+    cap: Array
+    budget: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Mean and percentiles over requests, seconds."""
+
+    mean: Array
+    p50: Array
+    p90: Array
+    p95: Array
+    p99: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """The answer for each deployment, arrays."""
+
+    ttft: Latency
+    tpot: Latency
+    e2e: Latency
+    requests_per_second: Array
+    running: Array
+    saturated: Flags
+    prefill_share: Array
+    queueing: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """Means before percentiles: `met` is the mean of the exponential part of TTFT (queueing)."""
+
+    running: Array
+    decode: Array
+    prefill: Array
+    tpot: Array
+    ttft: Array
+    met: Array
+    throughput: Array
+    saturated: Array
+
+
+def serve(t: Table, c: Constants, demand: Demand) -> Served:
+    """Evaluate every deployment under its demand."""
+    closed = _closed(t, c, demand)
+    opened = _open(t, c, demand)
+    burst = _burst(t, c, demand)
+    kind = demand.kind
+    means = _Means(
+        *(
+            np.where(
+                kind == OPEN,
+                getattr(opened, name),
+                np.where(kind == BURST, getattr(burst, name), getattr(closed, name)),
+            )
+            for name in _Means.__dataclass_fields__
+        )
+    )
+    return _served(demand, means)
+
+
+def decode_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array:
+    """A step in which `running` requests decode, halfway through their answers."""
+    none = np.zeros_like(running)
+    return step_time(t, c, running, demand.prompt + demand.answer / 2, none, none).total
+
+
+def prefill_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array:
+    """What one prompt's prefill adds to the steps of `running` requests, chunk by chunk under the token budget."""
+    fresh = np.maximum(demand.prompt - demand.cached, 1.0)
+    room = np.maximum(demand.budget - running, demand.budget / 4)
+    chunks = np.ceil(fresh / room)
+    context = demand.prompt + demand.answer / 2
+    pairs = fresh * (demand.prompt - fresh) + fresh * fresh / 2
+    with_chunk = step_time(t, c, running, context, fresh / chunks, pairs / chunks).total
+    none = np.zeros_like(running)
+    without = np.where(running > 0, step_time(t, c, running, context, none, none).total, 0.0)
+    return chunks * np.maximum(with_chunk - without, _TINY)
+
+
+def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
+    concurrency = demand.amount
+    running = np.minimum(concurrency, demand.cap)
+    decode = decode_time(t, c, demand, running)
+    prefill = prefill_time(t, c, demand, np.maximum(running - 1, 0.0))
+    answer = np.maximum(demand.answer, 1.0)
+    others = np.maximum(running - 1, 0.0)
+    tpot = decode + others / answer * prefill
+    met = c.bunching * others / 2 * prefill
+    shared = np.where(running > 1, 0.5 * decode, 0.0)
+    first = c.request_host + shared + prefill + met
+    busy = first + (answer - 1) * tpot
+    waiting = np.maximum(concurrency - running, 0.0) / np.maximum(running, _TINY) * busy
+    throughput = running / busy
+    never = np.zeros_like(running)
+    return _Means(running, decode, prefill, tpot, first + waiting, met, throughput, never)
+
+
+def _open(t: Table, c: Constants, demand: Demand) -> _Means:
+    rate = np.where(demand.kind == OPEN, demand.amount, _TINY)
+    answer = np.maximum(demand.answer, 1.0)
+    cap_decode = decode_time(t, c, demand, demand.cap)
+    cap_prefill = prefill_time(t, c, demand, np.maximum(demand.cap - 1, 0.0))
+    limit = demand.cap / (demand.cap * cap_prefill + answer * cap_decode)
+    saturated = rate >= 0.98 * limit
+    steady = np.minimum(rate, 0.98 * limit)
+    running = np.minimum(np.ones_like(rate), demand.cap)
+    for _ in range(_ROUNDS):
+        decode = decode_time(t, c, demand, np.maximum(running, 1.0))
+        prefill = prefill_time(t, c, demand, np.maximum(running - 1, 0.0))
+        load = np.minimum(steady * prefill, 0.98)
+        tpot = decode / (1 - load)
+        wanted = steady * (prefill / (1 - load) + answer * tpot)
+        running = np.minimum(0.5 * running + 0.5 * wanted, demand.cap)
+    met = load * prefill * (1 + demand.prompt_cv * demand.prompt_cv) / (2 * (1 - load))
+    use = np.minimum(steady / limit, 0.98)
+    service = prefill + answer * tpot
+    slot = service * np.power(use, np.sqrt(2 * (demand.cap + 1))) / (demand.cap * (1 - use))
+    overload = np.where(saturated, HORIZON_SECONDS / 2 * np.maximum(rate / limit - 1, 0.02), 0.0)
+    met = met + slot + overload
+    ttft = c.request_host + 0.5 * decode * np.minimum(running, 1.0) + prefill / (1 - load) + met
+    throughput = np.where(saturated, limit, rate)
+    return _Means(running, decode, prefill, tpot, ttft, met, throughput, saturated.astype(np.float64))
+
+
+def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
+    number = np.where(demand.kind == BURST, demand.amount, 1.0)
+    running = np.minimum(number, demand.cap)
+    decode = decode_time(t, c, demand, running)
+    prefill = prefill_time(t, c, demand, np.zeros_like(running))
+    answer = np.maximum(demand.answer, 1.0)
+    tpot = decode + np.maximum(running - 1, 0.0) / (2 * answer) * prefill
+    wave = running * prefill + answer * decode
+    duration = wave * number / running
+    first = (running + 1) / 2 * prefill
+    later = np.maximum(duration - wave, 0.0) / 2
+    ttft = c.request_host + first + later
+    never = np.zeros_like(running)
+    return _Means(running, decode, prefill, tpot, ttft, ttft - prefill, number / duration, never)
+
+
+def _served(demand: Demand, m: _Means) -> Served:
+    answer = np.maximum(demand.answer, 1.0)
+    ttft_variance = (m.prefill * demand.prompt_cv) ** 2 + m.decode**2 / 12 + m.met**2
+    met_prefills = np.maximum(m.tpot - m.decode, 0.0) * answer / np.maximum(m.prefill, _TINY)
+    interference = np.maximum(m.tpot - m.decode, 0.0) / np.sqrt(np.maximum(met_prefills, 1.0))
+    # Longer contexts decode slower; the share of a step that scales with context is small, a tenth is typical.
+    tpot_variance = interference**2 + (0.1 * m.decode * demand.prompt_cv) ** 2
+    e2e = m.ttft + (answer - 1) * m.tpot
+    e2e_variance = ttft_variance + (answer * m.tpot * demand.answer_cv) ** 2 + (answer**2) * tpot_variance
+    prefill_busy = m.throughput * m.prefill
+    decode_busy = np.maximum(m.throughput * answer * m.decode / np.maximum(m.running, 1.0), _TINY)
+    return Served(
+        ttft=_latency(m.ttft, ttft_variance),
+        tpot=_latency(m.tpot, tpot_variance),
+        e2e=_latency(e2e, e2e_variance),
+        requests_per_second=m.throughput,
+        running=m.running,
+        saturated=m.saturated > 0,
+        prefill_share=prefill_busy / (prefill_busy + decode_busy),
+        queueing=(m.ttft - m.prefill) > 3 * (m.prefill + m.decode),
+    )
+
+
+def _latency(mean: Array, variance: Array) -> Latency:
+    """Log-normal percentiles with this mean and variance."""
+    sigma2 = np.log1p(variance / np.maximum(mean * mean, _TINY))
+    sigma = np.sqrt(sigma2)
+    median = mean * np.exp(-sigma2 / 2)
+    return Latency(mean, *(median * np.exp(z * sigma) for z in _Z.values()))
