@@ -1,0 +1,170 @@
+"""InferencePlan status: what is offered now, what runs, what is measured, and whether all is well."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from inferplan_operator.api.v1alpha1.base import Digest, LongText, ShortText, StatusModel
+
+Number = Annotated[str, Field(max_length=32)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class Prediction(StatusModel):
+    """A displayed number with its 90 % interval and what it rests on."""
+
+    value: Number | None = Field(default=None, description="The value; absent when unknown.")
+    low: Number | None = Field(default=None, description="Low end of the 90 % interval.")
+    high: Number | None = Field(default=None, description="High end of the 90 % interval.")
+    unit: ShortText = Field(default="", description="Unit (`ms`, `tok/s`, `GiB`, `USD/h`, …).")
+    basis: Annotated[str, Field(max_length=32)] = Field(
+        default="", description="SpecSheet, Profiled, Measured or Extrapolated."
+    )
+
+
+class Decision(StatusModel):
+    """What would run, in vLLM's terms."""
+
+    gpu_type: ShortText = Field(description="GPU type, the catalogue's name.")
+    tensor_parallel: Count = Field(description="--tensor-parallel-size")
+    pipeline_parallel: Count = Field(description="--pipeline-parallel-size")
+    data_parallel: Count = Field(description="--data-parallel-size")
+    replicas: Count = Field(description="Pods of the Deployment.")
+    quantization: ShortText = Field(description="How the weights are stored.")
+    kv_cache_dtype: ShortText = Field(description="--kv-cache-dtype")
+    max_model_len: Count = Field(description="--max-model-len")
+    max_num_seqs: Count = Field(description="--max-num-seqs")
+    max_num_batched_tokens: Count = Field(description="--max-num-batched-tokens")
+    gpu_memory_utilization: Number = Field(description="--gpu-memory-utilization")
+    enable_prefix_caching: bool = Field(description="--enable-prefix-caching")
+    enforce_eager: bool = Field(description="--enforce-eager")
+    image: Annotated[str, Field(max_length=512)] = Field(description="Container image.")
+    model_revision: ShortText = Field(default="", description="Commit of the model; empty when not pinned.")
+
+
+class Predicted(StatusModel):
+    """All displayed predictions."""
+
+    ttft: Prediction | None = Field(default=None, description="Time to first token, 95th percentile.")
+    tpot: Prediction | None = Field(default=None, description="Time per output token, 95th percentile.")
+    e2e: Prediction | None = Field(default=None, description="A whole request, 95th percentile.")
+    output_tokens_per_second: Prediction | None = Field(default=None, description="Output tokens/s, all replicas.")
+    kv_cache_tokens: Prediction | None = Field(default=None, description="KV-cache tokens that vLLM will log.")
+    max_concurrency: Prediction | None = Field(default=None, description="Full-length requests at once, per replica.")
+    weights_gib: Prediction | None = Field(default=None, alias="weightsGiB", description="Weights per GPU.")
+    kv_needed_gib: Prediction | None = Field(
+        default=None, alias="kvNeededGiB", description="KV cache that this workload needs, per GPU."
+    )
+    vram_reserved_gib: Prediction | None = Field(
+        default=None, alias="vramReservedGiB", description="Memory vLLM will take, per GPU, needed or not."
+    )
+    usd_per_hour: Prediction | None = Field(default=None, description="Cost of all replicas.")
+    usd_per_million_input_tokens: Prediction | None = Field(default=None, description="At the stated load.")
+    usd_per_million_output_tokens: Prediction | None = Field(default=None, description="At the stated load.")
+
+
+class Notice(StatusModel):
+    """A reason or warning: stable code and a sentence."""
+
+    code: Annotated[str, Field(max_length=64)] = Field(description="Stable code.")
+    message: Annotated[str, Field(max_length=1024)] = Field(description="Sentence with the deciding number.")
+
+
+Notices = Annotated[list[Notice], Field(max_length=16)]
+
+
+class InputsRef(StatusModel):
+    """What the recommendation rests on besides the spec."""
+
+    planner_version: ShortText = Field(default="", description="Planner version.")
+    catalog_version: ShortText = Field(default="", description="GPU catalogue version.")
+    price_date: ShortText = Field(default="", description="Date of the price list.")
+    inventory_hash: ShortText = Field(default="", description="Hash of the published inputs.")
+
+
+class Recommendation(StatusModel):
+    """What is offered now."""
+
+    digest: Digest = Field(description="What an approval names.")
+    manifests_digest: Digest = Field(description="Of the rendered manifests alone.")
+    artifact_ref: ShortText = Field(description="ConfigMap with the whole recommendation.")
+    decision: Decision = Field(description="What would run.")
+    predicted: Predicted = Field(description="What it would do.")
+    reasons: Notices = Field(default=[], description="Why this one.")
+    changes: Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=32)] = Field(
+        default=[], description="Against what is deployed."
+    )
+    warnings: Notices = Field(default=[], description="What to know before approving.")
+    unmodelled: Annotated[list[Annotated[str, Field(max_length=1024)]], Field(max_length=64)] = Field(
+        default=[], description="Arguments the predictions don't account for."
+    )
+    inputs: InputsRef = Field(default_factory=InputsRef, description="What it rests on.")
+
+
+class Alternative(StatusModel):
+    """A configuration that lost."""
+
+    summary: ShortText = Field(description="In one line.")
+    why_not: Annotated[str, Field(max_length=1024)] = Field(description="Why it lost, with the deciding number.")
+
+
+class Deployed(StatusModel):
+    """What runs."""
+
+    digest: Digest = Field(description="Of the approved recommendation that runs.")
+    since: ShortText = Field(default="", description="When it was applied.")
+    artifact_ref: ShortText = Field(default="", description="ConfigMap with the whole recommendation.")
+
+
+class Drift(StatusModel):
+    """Measured against predicted."""
+
+    verdict: Literal["None", "Workload", "Model", "Both", "Insufficient"] = Field(
+        default="Insufficient", description="What has moved."
+    )
+    detail: LongText = Field(default="", description="With numbers.")
+
+
+class Display(StatusModel):
+    """The columns of `kubectl get ipl`, as short text."""
+
+    gpus: ShortText = Field(default="", description="GPUs column.")
+    replicas: ShortText = Field(default="", description="Replicas column.")
+    ttft: ShortText = Field(default="", description="TTFT(p95) column.")
+    usd_per_million: ShortText = Field(default="", description="$/1M column.")
+    status: ShortText = Field(default="", description="One word.")
+    digest: ShortText = Field(default="", description="First 12 characters of the offered digest.")
+    approved: ShortText = Field(default="", description="First 12 characters of the approved digest.")
+    measured_ttft: ShortText = Field(default="", description="Measured TTFT.")
+    reason: ShortText = Field(default="", description="Reason of Ready.")
+    message: LongText = Field(default="", description="Message of Ready.")
+
+
+class Condition(StatusModel):
+    """A condition by the Kubernetes conventions."""
+
+    type: Annotated[str, Field(max_length=64)] = Field(description="Which.")
+    status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
+    reason: Annotated[str, Field(max_length=64)] = Field(description="Stable reason.")
+    message: LongText = Field(default="", description="Sentence.")
+    last_transition_time: ShortText = Field(description="When the status last changed (RFC 3339).")
+    observed_generation: int = Field(default=0, description="Generation of the spec it is about.")
+
+
+class InferencePlanStatus(StatusModel):
+    """Written by the operator only."""
+
+    observed_generation: int = Field(default=-1, description="Generation of the spec that this status is about.")
+    recommendation: Recommendation | None = Field(default=None, description="What is offered now.")
+    alternatives: Annotated[list[Alternative], Field(max_length=5)] = Field(
+        default=[], description="What lost, and why."
+    )
+    offered_digests: Annotated[list[Digest], Field(max_length=11)] = Field(
+        default=[], description="Digests an approval may name."
+    )
+    deployed: Deployed | None = Field(default=None, description="What runs.")
+    drift: Drift | None = Field(default=None, description="Measured against predicted.")
+    display: Display | None = Field(default=None, description="The columns of `kubectl get`.")
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(default=[], description="Conditions by type.")
