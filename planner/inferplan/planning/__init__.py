@@ -1,11 +1,13 @@
 """WHAT TO CHOOSE: candidates → evaluate → constraints → rank → Recommendation with reasons."""
 
+from inferplan.planning.recommend import recommend
 from inferplan.planning.types import (
     Alternative,
     Choice,
     Constraints,
     Decision,
     Defaults,
+    EngineOverrides,
     GPUPool,
     Infeasible,
     Inputs,
@@ -22,6 +24,7 @@ __all__ = [
     "Constraints",
     "Decision",
     "Defaults",
+    "EngineOverrides",
     "GPUPool",
     "Infeasible",
     "Inputs",
@@ -30,4 +33,5 @@ __all__ = [
     "PlanningRequest",
     "Predicted",
     "Recommendation",
+    "recommend",
 ]

@@ -6,7 +6,6 @@ part of it: they multiply cost and divide load, and are searched by `evaluate`.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,13 +99,15 @@ def allowed_gpus(request: PlanningRequest, inputs: Inputs) -> tuple[GPU, ...]:
 def served_context_tokens(request: PlanningRequest) -> int:
     """`max_model_len`: the asked context, else what covers 99.9 % of prompts plus answers, within the model's limit."""
     limit = request.model.architecture.max_position_embeddings
-    asked = request.constraints.min_context_length
-    if asked is not None:
+    for field, asked in (
+        ("runtime.extraArgs --max-model-len", request.overrides.max_model_len),
+        ("constraints.minContextLength", request.constraints.min_context_length),
+    ):
+        if asked is None:
+            continue
         if asked > limit:
-            raise InvalidInput(
-                f"constraints.minContextLength={asked}: {request.model.id} is limited to {limit} tokens",
-                code="ContextAboveModelLimit",
-            )
+            message = f"{field}={asked}: {request.model.id} is limited to {limit} tokens"
+            raise InvalidInput(message, code="ContextAboveModelLimit")
         return asked
     tail = _tail(request.workload.input_tokens) + _tail(request.workload.output_tokens)
     return min(limit, math.ceil(tail / _CONTEXT_STEP) * _CONTEXT_STEP)
@@ -118,8 +119,7 @@ def _tail(lengths: Lengths) -> float:
 
 def kv_arguments(request: PlanningRequest) -> tuple[str, ...]:
     """KV dtypes to try. Without an allow-list only the checkpoint's own: a narrower KV cache trades accuracy."""
-    override = dict(request.engine_overrides).get("kv_cache_dtype")
-    return (override,) if override else request.constraints.kv_cache_dtypes or ("auto",)
+    return request.constraints.kv_cache_dtypes or ("auto",)
 
 
 def pool_of(gpu: GPU, inputs: Inputs) -> GPUPool | None:
@@ -177,9 +177,8 @@ def _shapes_of(
 
 def _max_num_seqs_options(request: PlanningRequest) -> tuple[int | None, ...]:
     """Batch limits to try: up to twice what the whole load could ever run at once."""
-    fixed = dict(request.engine_overrides).get("max_num_seqs")
-    if fixed is not None:
-        return (int(fixed),)
+    if request.overrides.max_num_seqs is not None:
+        return (request.overrides.max_num_seqs,)
     load = request.workload.load
     if isinstance(load, Concurrency | Burst):
         enough = 2 * load.requests
@@ -190,37 +189,18 @@ def _max_num_seqs_options(request: PlanningRequest) -> tuple[int | None, ...]:
 def _engine_config(
     request: PlanningRequest, inputs: Inputs, tp: int, kv: str, context: int, seqs: int | None
 ) -> EngineConfig:
-    base = EngineConfig(
+    fixed = request.overrides
+    return EngineConfig(
         version=inputs.defaults.engine_version,
         tensor_parallel_size=tp,
         kv_cache_dtype=kv,
         max_model_len=context,
         max_num_seqs=seqs,
-        enable_prefix_caching=True,
+        max_num_batched_tokens=fixed.max_num_batched_tokens,
+        block_size=fixed.block_size,
+        gpu_memory_utilization=fixed.gpu_memory_utilization,
+        enforce_eager=fixed.enforce_eager is True,
+        enable_prefix_caching=fixed.enable_prefix_caching is not False,
+        async_scheduling=fixed.async_scheduling,
+        available_kv_cache_bytes=fixed.kv_cache_memory_bytes,
     )
-    return dataclasses.replace(base, **_typed_overrides(request))
-
-
-def _typed_overrides(request: PlanningRequest) -> dict[str, int | float | bool | str]:
-    """The user's fixed engine arguments, by EngineConfig field, in the field's type."""
-    kinds: dict[str, type[int] | type[float] | type[str] | type[bool]] = {
-        "max_model_len": int,
-        "max_num_seqs": int,
-        "max_num_batched_tokens": int,
-        "block_size": int,
-        "gpu_memory_utilization": float,
-        "kv_cache_dtype": str,
-        "enforce_eager": bool,
-        "enable_prefix_caching": bool,
-        "available_kv_cache_bytes": int,
-    }
-    typed: dict[str, int | float | bool | str] = {}
-    for field, text in request.engine_overrides:
-        kind = kinds.get(field)
-        if kind is None:
-            raise InvalidInput(f"runtime.extraArgs: {field} is not an argument the planner models")
-        try:
-            typed[field] = text == "true" if kind is bool else kind(text)
-        except ValueError as error:
-            raise InvalidInput(f"runtime.extraArgs: {field}={text!r} is not a number") from error
-    return typed

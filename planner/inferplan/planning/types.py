@@ -71,14 +71,29 @@ class Inputs:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineOverrides:
+    """Engine arguments the user fixed (vLLM's names); None: the planner chooses."""
+
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    block_size: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
+    enforce_eager: bool | None = None
+    enable_prefix_caching: bool | None = None
+    async_scheduling: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanningRequest:
-    """The intent, as planning needs it. `extra_engine_args`: modelled overrides the user fixed (vLLM names)."""
+    """The intent, as planning needs it. `unmodelled`: arguments the predictions don't account for."""
 
     model: ModelFacts
     workload: Workload
     objectives: Objectives
     constraints: Constraints
-    engine_overrides: tuple[tuple[str, str], ...] = ()
+    overrides: EngineOverrides = EngineOverrides()
     unmodelled: tuple[str, ...] = ()
     image: str | None = None
 
