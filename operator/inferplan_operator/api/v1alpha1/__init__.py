@@ -1,16 +1,20 @@
-"""inferplan.io/v1alpha1: InferencePlan and GPUProfile as pydantic models, the one source of the CRDs."""
+"""inferplan.io/v1alpha1: the models that the CRDs are generated from, and that plans are read with."""
 
-from inferplan_operator.api.v1alpha1.objects import (
-    API_VERSION,
-    GROUP,
-    VERSION,
-    GPUProfile,
-    GPUProfileSpec,
-    InferencePlan,
-    Metadata,
+from inferplan_operator.api.v1alpha1.metadata import Metadata
+from inferplan_operator.api.v1alpha1.plan import InferencePlan, parse_plan
+from inferplan_operator.api.v1alpha1.profile import GPUProfile, GPUProfileSpec
+from inferplan_operator.api.v1alpha1.spec import (
+    EXEMPT_FIELDS,
+    INTENT_FIELDS,
+    InferencePlanSpec,
+    intent_of,
+    spec_dump,
 )
-from inferplan_operator.api.v1alpha1.spec import EXEMPT_FIELDS, INTENT_FIELDS, InferencePlanSpec, intent_of
-from inferplan_operator.api.v1alpha1.status import InferencePlanStatus
+from inferplan_operator.api.v1alpha1.status import Condition, InferencePlanStatus
+
+GROUP = "inferplan.io"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
 
 __all__ = [
     "API_VERSION",
@@ -18,6 +22,7 @@ __all__ = [
     "GROUP",
     "INTENT_FIELDS",
     "VERSION",
+    "Condition",
     "GPUProfile",
     "GPUProfileSpec",
     "InferencePlan",
@@ -25,4 +30,6 @@ __all__ = [
     "InferencePlanStatus",
     "Metadata",
     "intent_of",
+    "parse_plan",
+    "spec_dump",
 ]

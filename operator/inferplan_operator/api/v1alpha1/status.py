@@ -1,4 +1,8 @@
-"""InferencePlan status: what is offered now, what runs, what is measured, and whether all is well."""
+"""InferencePlan's status: what is offered now, what runs, what is measured, and whether all is well.
+
+Bounded in size everywhere. Short texts for the columns of `kubectl get` stand in `display`, because a column can only
+point at a field.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from inferplan_operator.api.v1alpha1.base import Digest, LongText, ShortText, StatusModel
+from inferplan_operator.api.v1alpha1.fields import Digest, StatusModel
 
+ShortText = Annotated[str, Field(max_length=256)]
+LongText = Annotated[str, Field(max_length=4096)]
 Number = Annotated[str, Field(max_length=32)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
@@ -40,6 +46,7 @@ class Decision(StatusModel):
     gpu_memory_utilization: Number = Field(description="--gpu-memory-utilization")
     enable_prefix_caching: bool = Field(description="--enable-prefix-caching")
     enforce_eager: bool = Field(description="--enforce-eager")
+    speculative: ShortText | None = Field(default=None, description="Speculative decoding, where it is used.")
     image: Annotated[str, Field(max_length=512)] = Field(description="Container image.")
     model_revision: ShortText = Field(default="", description="Commit of the model; empty when not pinned.")
 
@@ -81,7 +88,12 @@ class InputsRef(StatusModel):
     planner_version: ShortText = Field(default="", description="Planner version.")
     catalog_version: ShortText = Field(default="", description="GPU catalogue version.")
     price_date: ShortText = Field(default="", description="Date of the price list.")
-    inventory_hash: ShortText = Field(default="", description="Hash of the published inputs.")
+    profile_ids: Annotated[list[ShortText], Field(max_length=64)] = Field(
+        default=[], description="Calibrations that were used."
+    )
+    inventory_hash: ShortText = Field(
+        default="", description="Hash of the published inputs (ConfigMap inferplan-inputs)."
+    )
 
 
 class Recommendation(StatusModel):
@@ -107,6 +119,7 @@ class Alternative(StatusModel):
     """A configuration that lost."""
 
     summary: ShortText = Field(description="In one line.")
+    digest: Annotated[str, Field(max_length=71)] = Field(default="", description="Its digest; empty: not on offer.")
     why_not: Annotated[str, Field(max_length=1024)] = Field(description="Why it lost, with the deciding number.")
 
 
@@ -116,6 +129,47 @@ class Deployed(StatusModel):
     digest: Digest = Field(description="Of the approved recommendation that runs.")
     since: ShortText = Field(default="", description="When it was applied.")
     artifact_ref: ShortText = Field(default="", description="ConfigMap with the whole recommendation.")
+
+
+class MeasuredWorkload(StatusModel):
+    """The traffic that was seen."""
+
+    input_tokens_mean: Number | None = Field(default=None, description="Mean prompt length in tokens.")
+    output_tokens_mean: Number | None = Field(default=None, description="Mean answer length in tokens.")
+    request_rate: Number | None = Field(default=None, description="Requests per second over all replicas.")
+    concurrency: Number | None = Field(default=None, description="Mean number of running requests.")
+    prefix_hit_rate: Number | None = Field(default=None, description="Share of prompt tokens found in the cache.")
+
+
+class Measured(StatusModel):
+    """What the running engine reports, over the window of spec.drift."""
+
+    at: ShortText = Field(default="", description="End of the window (RFC 3339).")
+    samples: Count = Field(default=0, description="Requests in the window.")
+    ttft: Number | None = Field(default=None, description="Time to first token, 95th percentile, in ms.")
+    tpot: Number | None = Field(default=None, description="Time per output token, 95th percentile, in ms.")
+    e2e: Number | None = Field(default=None, description="A whole request, 95th percentile, in ms.")
+    output_tokens_per_second: Number | None = Field(default=None, description="Output tokens/s, all replicas.")
+    kv_cache_tokens: Number | None = Field(default=None, description="KV-cache tokens of one replica.")
+    usd_per_million_output_tokens: Number | None = Field(default=None, description="At the measured load.")
+    workload: MeasuredWorkload | None = Field(default=None, description="The traffic that was seen.")
+
+
+class Rejected(StatusModel):
+    """How many candidates a reason ruled out."""
+
+    code: Annotated[str, Field(max_length=64)] = Field(description="Stable code of the reason.")
+    count: Count = Field(description="Candidates.")
+
+
+class Search(StatusModel):
+    """What was searched, and where nothing fits, what would work."""
+
+    candidates: Count = Field(default=0, description="Configurations looked at.")
+    rejected: Annotated[list[Rejected], Field(max_length=32)] = Field(default=[], description="What ruled some out.")
+    nearest: Annotated[list[Notice], Field(max_length=8)] = Field(
+        default=[], description="Nothing fits: the smallest changes that would work."
+    )
 
 
 class Drift(StatusModel):
@@ -130,13 +184,13 @@ class Drift(StatusModel):
 class Display(StatusModel):
     """The columns of `kubectl get ipl`, as short text."""
 
-    gpus: ShortText = Field(default="", description="GPUs column.")
-    replicas: ShortText = Field(default="", description="Replicas column.")
-    ttft: ShortText = Field(default="", description="TTFT(p95) column.")
-    usd_per_million: ShortText = Field(default="", description="$/1M column.")
-    status: ShortText = Field(default="", description="One word.")
-    digest: ShortText = Field(default="", description="First 12 characters of the offered digest.")
-    approved: ShortText = Field(default="", description="First 12 characters of the approved digest.")
+    gpus: ShortText = Field(default="", description="GPUs of one replica, like 2×H100-80G TP2 FP8.")
+    replicas: ShortText = Field(default="", description="Ready and wanted replicas, like 1/2, or the wanted ones.")
+    ttft: ShortText = Field(default="", description="Predicted TTFT p95, like 812ms.")
+    usd_per_million: ShortText = Field(default="", description="USD per million output tokens.")
+    status: ShortText = Field(default="", description="One word, like AwaitingApproval, Running, Infeasible.")
+    digest: ShortText = Field(default="", description="First 12 hexadecimal digits of the offered digest.")
+    approved: ShortText = Field(default="", description="First 12 hexadecimal digits of the approved digest.")
     measured_ttft: ShortText = Field(default="", description="Measured TTFT.")
     reason: ShortText = Field(default="", description="Reason of Ready.")
     message: LongText = Field(default="", description="Message of Ready.")
@@ -156,7 +210,11 @@ class Condition(StatusModel):
 class InferencePlanStatus(StatusModel):
     """Written by the operator only."""
 
-    observed_generation: int = Field(default=-1, description="Generation of the spec that this status is about.")
+    observed_generation: int = Field(
+        default=-1,
+        description="Generation of the spec that this status is about; -1: not looked at yet.",
+        json_schema_extra={"default": -1},
+    )
     recommendation: Recommendation | None = Field(default=None, description="What is offered now.")
     alternatives: Annotated[list[Alternative], Field(max_length=5)] = Field(
         default=[], description="What lost, and why."
@@ -165,6 +223,13 @@ class InferencePlanStatus(StatusModel):
         default=[], description="Digests an approval may name."
     )
     deployed: Deployed | None = Field(default=None, description="What runs.")
+    measured: Measured | None = Field(default=None, description="What the running engine reports.")
     drift: Drift | None = Field(default=None, description="Measured against predicted.")
+    search: Search | None = Field(default=None, description="What was searched, and what would work.")
     display: Display | None = Field(default=None, description="The columns of `kubectl get`.")
-    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(default=[], description="Conditions by type.")
+    conditions: Annotated[list[Condition], Field(max_length=16)] = Field(
+        default=[],
+        description="Conditions by type: Ready, Reconciling, Stalled, InputsResolved, Feasible, Planned, Approved, "
+        "Deployed, Available, UpdateAvailable, Drifted, GateInstalled.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
