@@ -73,7 +73,7 @@ def _problems(error: ValidationError) -> list[str]:
         context = problem.get("ctx", {})
         match problem["type"]:
             case "string_pattern_mismatch":
-                lines.append(f"{field}: {problem['input']!r} {PATTERN_HELP[context['pattern']]}")
+                lines.append(f'{field}: "{problem["input"]}" {PATTERN_HELP[context["pattern"]]}')
             case "value_error":
                 lines.append(f"{field}: {context['error']}" if field else str(context["error"]))
             case "extra_forbidden":

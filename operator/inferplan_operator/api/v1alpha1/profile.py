@@ -102,9 +102,7 @@ class GPUProfileSpec(SpecModel):
 class GPUProfileStatus(StatusModel):
     """What the cluster has of this GPU type: totals, never what is free now."""
 
-    observed_generation: int = Field(
-        default=-1, description="Generation of the spec that this is about.", json_schema_extra={"default": -1}
-    )
+    observed_generation: int = Field(default=-1, description="Generation of the spec that this is about.")
     gpu_type: ShortText = Field(default="", description="Catalogue name that spec.gpuType was resolved to.")
     nodes: Count = Field(default=0, description="Nodes with this type.")
     gpus: Count = Field(default=0, description="GPUs of this type on all nodes.")

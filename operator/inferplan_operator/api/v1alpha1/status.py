@@ -213,7 +213,6 @@ class InferencePlanStatus(StatusModel):
     observed_generation: int = Field(
         default=-1,
         description="Generation of the spec that this status is about; -1: not looked at yet.",
-        json_schema_extra={"default": -1},
     )
     recommendation: Recommendation | None = Field(default=None, description="What is offered now.")
     alternatives: Annotated[list[Alternative], Field(max_length=5)] = Field(
