@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel
 
 from inferplan_operator.api.v1alpha1 import GROUP, VERSION, GPUProfile, InferencePlan, InferencePlanStatus
-from inferplan_operator.api.v1alpha1.fields import PATTERN_HELP, Rule, SpecModel, cel_text
+from inferplan_operator.api.v1alpha1.fields import PATTERN_HELP, Rule, SpecModel, cel_format, cel_text
 from inferplan_operator.api.v1alpha1.profile import GPUProfileSpec, GPUProfileStatus
 from inferplan_operator.api.v1alpha1.spec import InferencePlanSpec
 
@@ -124,8 +124,8 @@ def _pattern_rules(node: Schema) -> list[dict[str, str]]:
     pattern = node.get("pattern")
     if pattern not in PATTERN_HELP:
         return []
-    said = cel_text(f'" {PATTERN_HELP[pattern]}')
-    return [{"rule": f"self.matches({cel_text(pattern)})", "messageExpression": f"'\"' + self + {said}"}]
+    message = cel_format(f'"%s" {PATTERN_HELP[pattern]}', "self")
+    return [{"rule": f"self.matches({cel_text(pattern)})", "messageExpression": message}]
 
 
 def _validation(rule: Rule) -> dict[str, str]:

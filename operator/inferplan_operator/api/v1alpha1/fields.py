@@ -32,11 +32,9 @@ class Rule:
     @property
     def message_cel(self) -> str | None:
         """The message as a CEL expression; None where it names no field."""
-        if not _PLACEHOLDER.search(self.message):
-            return None
-        parts = _PLACEHOLDER.split(self.message)
-        texts = [cel_text(part) if i % 2 == 0 else f"string(self.{part})" for i, part in enumerate(parts)]
-        return " + ".join(text for text in texts if text != "''")
+        fields = _PLACEHOLDER.findall(self.message)
+        text = _PLACEHOLDER.sub("%s", self.message.replace("%", "%%"))
+        return cel_format(text, *(f"self.{field}" for field in fields)) if fields else None
 
     def message_for(self, subject: BaseModel) -> str:
         return _PLACEHOLDER.sub(lambda found: str(_by_alias(subject, found.group(1))), self.message)
@@ -45,6 +43,11 @@ class Rule:
 def cel_text(text: str) -> str:
     """`text` as a CEL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def cel_format(text: str, *values: str) -> str:
+    """`text` with %s filled in. Not by `+`: the API server can't bound the length of `string(…)`, and refuses it."""
+    return f"{cel_text(text)}.format([{', '.join(values)}])"
 
 
 def _by_alias(subject: BaseModel, path: str) -> object:
