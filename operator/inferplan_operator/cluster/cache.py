@@ -3,7 +3,7 @@
 The watch feeds it, so do the answers to the operator's own writes (a reconcile never acts on a state older than what
 it wrote itself). Two things a watch can't be trusted with are settled here: events that arrive out of order (an
 object never goes back to an older resourceVersion; they are comparable numbers by the API's contract since
-Kubernetes 1.35, and have been ever since etcd 3), and deletions that happened while the watch was down (`replace`
+Kubernetes 1.35, and have been ever since etcd 3), and deletions that happened while the watch was down (`prune`
 drops what a fresh list no longer has).
 """
 
@@ -72,19 +72,20 @@ class Cache:
             del self._objects[kind][key_of(manifest)]
             self._changed(kind, known)
 
-    def replace(self, kind: Kind, listing: Listing, namespaces: tuple[str, ...] = ()) -> None:
-        """Take over a list: what it has is observed; what it lacks and is not newer than the list is gone.
+    def replace(self, kind: Kind, listing: Listing, namespace: str) -> None:
+        """Take over a full list of a namespace (or of all: "")."""
+        self.prune(kind, listing, namespace)
+        for manifest in listing.items:
+            self.observe(kind, manifest)
 
-        `namespaces`: the ones the list covers (empty: all).
-        """
+    def prune(self, kind: Kind, listing: Listing, namespace: str) -> None:
+        """Forget what a list (full or metadata only) lacks and that is not newer than the list."""
         listed = {_uid(manifest) for manifest in listing.items}
         taken_at = int(listing.resource_version)
         for known in list(self._objects[kind].values()):
-            covered = not namespaces or key_of(known).namespace in namespaces
+            covered = not namespace or key_of(known).namespace == namespace
             if covered and _uid(known) not in listed and _version(known) <= taken_at:
                 self.forget(kind, known)
-        for manifest in listing.items:
-            self.observe(kind, manifest)
 
     def _unlink(self, kind: Kind, manifest: KubeObject) -> None:
         plan = plan_of(manifest)

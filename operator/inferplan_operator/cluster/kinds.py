@@ -58,12 +58,28 @@ SERVICES = Kind("v1", "Service", "services", label_selector=PLAN_LABEL)
 CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps", label_selector=PLAN_LABEL)
 PODS = Kind("v1", "Pod", "pods", label_selector=PLAN_LABEL)
 NODES = Kind("v1", "Node", "nodes", namespaced=False)
+# Of the admission policies only those of the chart are looked at.
+_OF_THE_CHART = "app.kubernetes.io/name=inferplan"
+GATE_POLICIES = Kind(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicy",
+    "validatingadmissionpolicies",
+    namespaced=False,
+    label_selector=_OF_THE_CHART,
+)
+GATE_BINDINGS = Kind(
+    "admissionregistration.k8s.io/v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+    label_selector=_OF_THE_CHART,
+)
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENTS = Kind("events.k8s.io/v1", "Event", "events")
 SECRETS = Kind("v1", "Secret", "secrets")
 
 # Kept in memory, in the order in which a start lists them.
-WATCHED = (PLANS, GPU_PROFILES, NODES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, PODS)
+WATCHED = (GATE_POLICIES, GATE_BINDINGS, GPU_PROFILES, NODES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, PODS, PLANS)
 
 _WRITTEN = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, LEASES, EVENTS)}
 

@@ -38,21 +38,12 @@ class _Seen:
 
 
 class Leadership:
-    """Runs for election until cancelled; `gained` and `lost` are called on each change."""
+    """One candidate."""
 
-    def __init__(
-        self,
-        server: ApiServer,
-        namespace: str,
-        identity: str,
-        gained: Callable[[], None],
-        lost: Callable[[], None],
-    ) -> None:
+    def __init__(self, server: ApiServer, namespace: str, identity: str) -> None:
         self._server = server
         self._key = Key(namespace, LEASE_NAME)
         self._identity = identity
-        self._gained = gained
-        self._lost = lost
         self._seen: _Seen | None = None
         self._renewed_at: float | None = None  # when the request that renewed was sent
 
@@ -61,13 +52,14 @@ class Leadership:
         """Whether a write sent now is still covered by the Lease."""
         return self._renewed_at is not None and time.monotonic() - self._renewed_at < RENEW_DEADLINE_SECONDS
 
-    async def run(self) -> None:
+    async def run(self, gained: Callable[[], None], lost: Callable[[], None]) -> None:
+        """Stand for election until cancelled; `gained` and `lost` are called on each change."""
         leading = False
         while True:
             await self._try()
             if self.held != leading:
                 leading = self.held
-                (self._gained if leading else self._lost)()
+                (gained if leading else lost)()
             await asyncio.sleep(RETRY_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 (keeps candidates apart)
 
     async def release(self) -> None:

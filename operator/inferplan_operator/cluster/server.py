@@ -30,6 +30,7 @@ _ATTEMPTS = 5
 _FIRST_DELAY_SECONDS = 0.1
 _LONGEST_DELAY_SECONDS = 5.0
 _APPLY = "application/apply-patch+yaml"
+_METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 class ApiError(InferPlanError):
@@ -105,6 +106,13 @@ class ApiServer:
 
     async def list(self, kind: Kind, namespace: str = "") -> Listing:
         """All objects that the kind's selectors let through, in pages. Raises ApiError."""
+        return await self._list(kind, namespace, "application/json")
+
+    async def list_metadata(self, kind: Kind, namespace: str = "") -> Listing:
+        """The same objects without spec, status and data: what exists, cheaply. Raises ApiError."""
+        return await self._list(kind, namespace, _METADATA_ONLY)
+
+    async def _list(self, kind: Kind, namespace: str, accept: str) -> Listing:
         query = {"limit": str(PAGE_SIZE)}
         if kind.label_selector:
             query["labelSelector"] = kind.label_selector
@@ -112,9 +120,9 @@ class ApiServer:
             query["fieldSelector"] = kind.field_selector
         items: list[KubeObject] = []
         while True:
-            page = await self._request("GET", kind, kind.path(namespace), query=query)
+            page = await self._request("GET", kind, kind.path(namespace), query=query, accept=accept)
             # Items of a list carry no kind of their own.
-            items += [{"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in page["items"]]
+            items += [{**item, "apiVersion": kind.api_version, "kind": kind.kind} for item in page["items"]]
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(items, str(metadata["resourceVersion"]))
@@ -122,9 +130,21 @@ class ApiServer:
 
     async def apply(self, manifest: KubeObject, subresource: str = "") -> KubeObject:
         """Server-side apply as the operator's field manager, taking over contested fields. Raises ApiError."""
+        return await self._apply(manifest, subresource, "true")
+
+    async def apply_new(self, manifest: KubeObject) -> KubeObject:
+        """Server-side apply of an object that should not exist yet. Raises ApiError, 409 when it does after all.
+
+        Server-side apply knows no "create only"; but without force, an object that somebody else made contests at
+        least the selector, and nothing of it is touched. (A plain create would leave the fields to an `Update` entry
+        of the same manager, and a later apply could no longer remove them.)
+        """
+        return await self._apply(manifest, "", "false")
+
+    async def _apply(self, manifest: KubeObject, subresource: str, force: str) -> KubeObject:
         kind, key = kind_of(manifest), key_of(manifest)
         path = kind.path(key.namespace, key.name, subresource)
-        query = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        query = {"fieldManager": FIELD_MANAGER, "force": force}
         return await self._request("PATCH", kind, path, query=query, body=manifest, content_type=_APPLY)
 
     async def create(self, manifest: KubeObject) -> KubeObject:
@@ -160,10 +180,13 @@ class ApiServer:
         query: Mapping[str, str] | None = None,
         body: KubeObject | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> KubeObject:
+        headers = {"Accept": accept, "Content-Type": content_type}
+
         async def once() -> KubeObject:
             try:
-                answer = await self._send(method, path, query, body, content_type)
+                answer = await self._send(method, path, query or {}, body, headers)
             except ApiError as error:
                 self._observe(method, kind.plural, error.status)
                 raise
@@ -173,7 +196,7 @@ class ApiServer:
         return await _retried(once)
 
     async def _send(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: KubeObject | None, content_type: str
+        self, method: str, path: str, query: Mapping[str, str], body: KubeObject | None, headers: Mapping[str, str]
     ) -> KubeObject:
         import aiohttp
 
@@ -181,18 +204,19 @@ class ApiServer:
             prepared = await self._client.param_serialize(
                 method,
                 path,
-                query_params=list((query or {}).items()),
-                header_params={"Accept": "application/json", "Content-Type": content_type},
+                query_params=list(query.items()),
+                header_params=dict(headers),
                 body=body,
                 auth_settings=["BearerToken"],
             )
-            verb, url, headers, content, _ = prepared
+            verb, url, all_headers, content, _ = prepared
             response = await self._client.call_api(
-                verb, url, headers, content, _request_timeout=REQUEST_TIMEOUT_SECONDS
+                verb, url, all_headers, content, _request_timeout=REQUEST_TIMEOUT_SECONDS
             )
             text = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ApiError(0, "Unreachable", f"{method} {path}: {str(error) or type(error).__name__}") from error
+            message = f"{method} {path}: {str(error) or type(error).__name__}"
+            raise ApiError(0, "Unreachable", message) from error
         if not 200 <= response.status <= 299:
             raise _refusal(response.status, text, response.headers.get("Retry-After"))
         answer: KubeObject = json.loads(text)

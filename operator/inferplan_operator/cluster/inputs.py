@@ -1,0 +1,88 @@
+"""The inputs of every recommendation, as this cluster has them: catalogue, prices, inventory, the operator's defaults.
+
+The inventory counts what the nodes have in total, never what is free now: a recommendation must not depend on who
+runs what at the moment, or it would be another one a minute later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from pydantic import ValidationError
+
+from inferplan.errors import InferPlanError
+from inferplan.hardware import GPU, catalog, catalog_version, gpu_of_labels, parse_price, resolve_gpu
+from inferplan.planning import GPUPool, Inputs
+from inferplan.planning.document import inputs_document, inputs_hash
+from inferplan_operator.api.v1alpha1 import GPUProfile
+from inferplan_operator.cluster.cache import Cache
+from inferplan_operator.cluster.kinds import CONFIG_MAPS, GPU_PROFILES, NODES, KubeObject
+from inferplan_operator.config import OperatorConfig
+
+INPUTS_NAME = "inferplan-inputs"
+INPUTS_KEY = "inputs.json"
+HASH_ANNOTATION = "inferplan.io/inputs-hash"
+
+_GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
+
+logger = logging.getLogger(__name__)
+
+
+def inventory(nodes: Iterable[KubeObject], gpus: tuple[GPU, ...]) -> tuple[GPUPool, ...]:
+    """Pools of nodes with the same type and number of whole GPUs, by type and size. Unknown types are left out."""
+    pools: Counter[tuple[str, int]] = Counter()
+    for node in nodes:
+        gpu = gpu_of_labels(node["metadata"].get("labels") or {}, gpus)
+        count = _gpu_count(node)
+        if gpu is not None and count:
+            pools[(gpu.name, count)] += 1
+    return tuple(GPUPool(gpu_type, nodes=n, gpus_per_node=count) for (gpu_type, count), n in sorted(pools.items()))
+
+
+def _gpu_count(node: KubeObject) -> int:
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    return next((int(str(capacity[name])) for name in _GPU_RESOURCES if name in capacity), 0)
+
+
+def gather_inputs(config: OperatorConfig, cache: Cache) -> Inputs:
+    """What recommendations rest on now. A GPUProfile that can't be used is said in the log and left out."""
+    gpus = catalog()
+    prices = {resolve_gpu(name, gpus).name: float(price) for name, price in config.prices.items()}
+    prices |= _profile_prices(cache.all(GPU_PROFILES), gpus)
+    return Inputs(
+        gpus=gpus,
+        catalog_version=catalog_version(),
+        inventory=None if config.inventory == "Any" else inventory(cache.all(NODES), gpus),
+        prices=tuple(sorted(prices.items())),
+        price_date=config.price_date,
+        defaults=config.planning_defaults(),
+    )
+
+
+def _profile_prices(profiles: Iterable[KubeObject], gpus: tuple[GPU, ...]) -> dict[str, float]:
+    prices = {}
+    for manifest in sorted(profiles, key=lambda found: str(found["metadata"]["name"])):
+        try:
+            spec = GPUProfile.model_validate(manifest).spec
+            if spec.price is not None:
+                prices[resolve_gpu(spec.gpu_type, gpus).name] = parse_price(spec.gpu_type, spec.price.usd_per_hour)
+        except (InferPlanError, ValidationError) as error:
+            logger.warning("GPUProfile left out", extra={"profile": manifest["metadata"]["name"], "error": str(error)})
+    return prices
+
+
+def inputs_config_map(inputs: Inputs, namespace: str) -> KubeObject:
+    """What `inferplan plan --inputs cluster` reads."""
+    return {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "metadata": {
+            "name": INPUTS_NAME,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "inferplan"},
+            "annotations": {HASH_ANNOTATION: inputs_hash(inputs)},
+        },
+        "data": {INPUTS_KEY: inputs_document(inputs)},
+    }
