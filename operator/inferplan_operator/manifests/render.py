@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferplan.hardware import GPU
 from inferplan.planning import Decision
 
 PLAN_LABEL = "inferplan.io/plan"
@@ -47,12 +46,16 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Everything besides the decision that the objects depend on; all of it is intent or an operator default."""
+    """Everything besides the decision that the objects depend on; all of it is intent or an operator default.
+
+    `gpu_products`: node labels (`nvidia.com/gpu.product`) of the decided GPU type.
+    """
 
     name: str
     namespace: str
     model_id: str
-    gpu: GPU
+    gpu_type: str
+    gpu_products: tuple[str, ...]
     extra_args: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     token: TokenRef | None = None
@@ -68,7 +71,7 @@ def render(serving: Serving, decision: Decision) -> tuple[dict[str, Any], ...]:
 
 def arguments(serving: Serving, decision: Decision) -> tuple[str, ...]:
     """The arguments of `vllm serve`, all of them."""
-    model = f"{_MODELS}/{serving.volume.path}" if serving.volume else serving.model_id
+    model = f"{_MODELS}/{serving.volume.path}".rstrip("/") if serving.volume else serving.model_id
     found = [
         model,
         f"--served-model-name={serving.model_id}",
@@ -151,7 +154,7 @@ def _pod(serving: Serving, decision: Decision) -> dict[str, Any]:
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "affinity": _affinity(serving.gpu),
+        "affinity": _affinity(serving.gpu_products),
         "containers": [_container(serving, decision)],
         "volumes": _volumes(serving),
     }
@@ -160,9 +163,9 @@ def _pod(serving: Serving, decision: Decision) -> dict[str, Any]:
     return pod
 
 
-def _affinity(gpu: GPU) -> dict[str, Any]:
+def _affinity(products: tuple[str, ...]) -> dict[str, Any]:
     """Only nodes whose GPUs are of the decided type, by the label of GPU feature discovery."""
-    expression = {"key": "nvidia.com/gpu.product", "operator": "In", "values": sorted(gpu.product_labels)}
+    expression = {"key": "nvidia.com/gpu.product", "operator": "In", "values": sorted(products)}
     return {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {

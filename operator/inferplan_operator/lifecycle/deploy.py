@@ -1,0 +1,126 @@
+"""Phase 3, deployment: what the cluster should hold of an approved recommendation.
+
+What runs is rendered from the stored artefact, never from a fresh planner run. Once applied, a digest keeps being
+kept as it is (a hand edit is undone) as long as it is the one in `spec.approval`; clearing the approval or suspending
+freezes: nothing is changed and nothing is torn down.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inferplan_operator.lifecycle.conditions import Conditions
+from inferplan_operator.lifecycle.digest import Artifact, owner_reference, short
+from inferplan_operator.lifecycle.plan import Planned
+from inferplan_operator.lifecycle.types import KubeObject, Observed
+from inferplan_operator.manifests import DIGEST_ANNOTATION, MANAGED_BY, PLAN_LABEL
+
+_GATE_RETRY_SECONDS = 5.0
+
+
+def deploy_phase(
+    observed: Observed, planned: Planned, approved: Artifact | None, conditions: Conditions
+) -> tuple[KubeObject, ...]:
+    """Set Deployed, GateInstalled and Stalled; the children to apply."""
+    _gate_condition(observed, conditions)
+    running = running_digest(observed)
+    conflict = name_conflict(observed)
+    if conflict is not None:
+        conditions.set("Deployed", "False", "NameConflict", conflict)
+        conditions.set("Stalled", "True", "NameConflict", conflict)
+        return ()
+    kept = planned.artifacts.get(running) if running else None
+    target = approved or _kept_under_approval(observed, kept)
+    if target is None or observed.plan.spec.suspend:
+        _frozen(observed, running, conditions)
+        return ()
+    if observed.settings.require_gates and not observed.gates_installed:
+        message = "the admission policies of the chart are not installed; the operator deploys nothing without them"
+        conditions.set("Deployed", "False", "GateMissing", message)
+        return ()
+    if observed.last_apply_error is not None and running != target.digest:
+        denied = "ValidatingAdmissionPolicy" in observed.last_apply_error
+        reason = "DeployGateDenied" if denied else "ApplyFailed"
+        conditions.set("Deployed", "False", reason, observed.last_apply_error)
+    elif running == target.digest:
+        conditions.set("Deployed", "True", "Deployed", f"{target.digest} is deployed")
+    else:
+        conditions.set("Deployed", "False", "Deploying", f"{short(target.digest)} is being applied")
+    return tuple(child(observed, target, manifest) for manifest in target.manifests)
+
+
+def child(observed: Observed, artifact: Artifact, manifest: dict[str, Any]) -> dict[str, Any]:
+    """A rendered manifest with its owner; the digest stands on the object, never in the pod template."""
+    metadata = {
+        **manifest["metadata"],
+        "ownerReferences": [owner_reference(observed.plan)],
+        "annotations": {DIGEST_ANNOTATION: artifact.digest},
+    }
+    return {**manifest, "metadata": metadata}
+
+
+def running_digest(observed: Observed) -> str | None:
+    """The digest that the plan's own Deployment carries."""
+    deployment = observed.deployment
+    if deployment is None or not _ours(deployment, observed.plan.metadata.uid):
+        return None
+    digest = (deployment["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
+    return str(digest) if digest else None
+
+
+def name_conflict(observed: Observed) -> str | None:
+    """An object of the plan's name that the plan does not own and may not adopt; never taken over."""
+    for found in (observed.deployment, observed.service):
+        if found is None:
+            continue
+        if not _ours(found, observed.plan.metadata.uid) and not _orphaned(found, observed):
+            kind, name = found["kind"], found["metadata"]["name"]
+            return f"{kind} {name} exists and is not this plan's; rename the plan, or delete the {kind}"
+    return None
+
+
+def _ours(found: KubeObject, uid: str) -> bool:
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(o.get("controller") and o.get("uid") == uid for o in owners)
+
+
+def _orphaned(found: KubeObject, observed: Observed) -> bool:
+    """Left behind by `--cascade=orphan`: ours by its labels, nobody's by its owners, and of the approved digest."""
+    metadata = found["metadata"]
+    if any(o.get("controller") for o in metadata.get("ownerReferences") or ()):
+        return False
+    labels, approval = metadata.get("labels") or {}, observed.plan.spec.approval
+    made_by_us = labels.get(PLAN_LABEL) == observed.plan.metadata.name and labels.get(MANAGED_BY) == "inferplan"
+    digest = (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION)
+    return made_by_us and approval is not None and digest is not None and digest == approval.digest
+
+
+def _kept_under_approval(observed: Observed, kept: Artifact | None) -> Artifact | None:
+    """What runs, if it is still the digest in the approval (whose intent may have moved on since)."""
+    approval = observed.plan.spec.approval
+    return kept if kept is not None and approval is not None and approval.digest == kept.digest else None
+
+
+def _gate_condition(observed: Observed, conditions: Conditions) -> None:
+    if observed.gates_installed:
+        conditions.set("GateInstalled", "True", "Installed", "approval, deploy and status gate are installed")
+    elif observed.settings.require_gates:
+        message = "install the chart's ValidatingAdmissionPolicies (inferplan-approval, -deploy, -status)"
+        conditions.set("GateInstalled", "False", "GateMissing", message)
+    else:
+        conditions.set("GateInstalled", "False", "NotRequired", "the operator is configured to deploy without gates")
+
+
+def _frozen(observed: Observed, running: str | None, conditions: Conditions) -> None:
+    if observed.plan.spec.suspend:
+        what = f"; {short(running)} keeps running" if running else ""
+        conditions.set("Deployed", "True" if running else "False", "Suspended", f"the plan is suspended{what}")
+    elif running:
+        conditions.set("Deployed", "True", "Deployed", f"{running} is deployed")
+    else:
+        conditions.set("Deployed", "False", "NotApproved", "nothing is deployed before an approval")
+
+
+def retry_seconds(conditions: Conditions) -> float | None:
+    """A gate may deny for some seconds after it was installed or the API server restarted: look again."""
+    return _GATE_RETRY_SECONDS if conditions.reason("Deployed") in ("DeployGateDenied", "ApplyFailed") else None
