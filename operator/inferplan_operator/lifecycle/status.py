@@ -173,9 +173,10 @@ def one_word(conditions: Conditions) -> str:
         return "UpdateAvailable" if conditions.is_true("UpdateAvailable") else "Running"
     if conditions.is_true("Deployed"):
         return "Suspended" if conditions.reason("Deployed") == "Suspended" else conditions.reason("Available")
-    if conditions.reason("Deployed") in ("Suspended", "GateMissing", "DeployGateDenied", "ApplyFailed", "Deploying"):
-        if conditions.is_true("Approved") or conditions.reason("Deployed") == "Suspended":
-            return conditions.reason("Deployed")
+    if conditions.reason("Deployed") == "Suspended":
+        return "Suspended"
+    if conditions.is_true("Approved"):
+        return conditions.reason("Deployed")
     if conditions.reason("Planned") == "Planning":
         return "Planning"
     if not conditions.is_true("Planned"):
