@@ -124,8 +124,12 @@ def _pattern_rules(node: Schema) -> list[dict[str, str]]:
     pattern = node.get("pattern")
     if pattern not in PATTERN_HELP:
         return []
-    message = cel_format(f'"%s" {PATTERN_HELP[pattern]}', "self")
-    return [{"rule": f"self.matches({cel_text(pattern)})", "messageExpression": message}]
+    # A message with a line break in it is dropped by the API server, so there is a second one without the value.
+    message = {
+        "message": f"the value {PATTERN_HELP[pattern]}",
+        "messageExpression": cel_format(f'"%s" {PATTERN_HELP[pattern]}', "self"),
+    }
+    return [{"rule": f"self.matches({cel_text(pattern)})", **message}]
 
 
 def _validation(rule: Rule) -> dict[str, str]:
