@@ -5,6 +5,7 @@ Everything has a default, so the operator starts without a file. Errors name the
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +14,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from inferplan.errors import InvalidInput
+from inferplan.errors import InvalidInput, UnknownGPU
+from inferplan.hardware import resolve_gpu
 from inferplan.planning import Defaults
 
 DEFAULT_PORT = 8080
@@ -63,7 +65,7 @@ class OperatorConfig(_Section):
     watch_namespaces: tuple[Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")], ...] = ()
     defaults: DefaultsConfig = DefaultsConfig()
     prices: dict[str, Annotated[Decimal, Field(gt=0, le=10_000)]] = {}
-    price_date: str = Field(default="", pattern=r"^(\d{4}-\d{2}-\d{2})?$")
+    price_date: date | None = None
     inventory: Literal["Nodes", "Any"] = "Nodes"
     require_gates: bool = True
     hub: Literal["auto", "never", "always"] = "auto"
@@ -88,9 +90,14 @@ def load_config(path: Path | None) -> OperatorConfig:
     if content is not None and not isinstance(content, dict):
         raise InvalidInput(f"--config {path}: a mapping of fields is needed, got {type(content).__name__}")
     try:
-        return OperatorConfig.model_validate(content or {})
+        config = OperatorConfig.model_validate(content or {})
+        for name in config.prices:
+            resolve_gpu(name)
     except ValidationError as error:
         raise InvalidInput(f"--config {path}: {_explain(error)}") from error
+    except UnknownGPU as error:
+        raise InvalidInput(f"--config {path}: prices: {error.message}") from error
+    return config
 
 
 def _explain(error: ValidationError) -> str:

@@ -6,19 +6,15 @@ runs what at the moment, or it would be another one a minute later.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable
 
-from pydantic import ValidationError
-
-from inferplan.errors import InferPlanError
-from inferplan.hardware import GPU, catalog, catalog_version, gpu_of_labels, parse_price, resolve_gpu
+from inferplan.hardware import GPU, catalog, catalog_version, gpu_of_labels, resolve_gpu
 from inferplan.planning import GPUPool, Inputs
 from inferplan.planning.document import inputs_document, inputs_hash
-from inferplan_operator.api.v1alpha1 import GPUProfile
 from inferplan_operator.cluster.cache import Cache
 from inferplan_operator.cluster.kinds import CONFIG_MAPS, GPU_PROFILES, NODES, KubeObject
+from inferplan_operator.cluster.profiles import with_profiles
 from inferplan_operator.config import OperatorConfig
 
 INPUTS_NAME = "inferplan-inputs"
@@ -26,8 +22,6 @@ INPUTS_KEY = "inputs.json"
 HASH_ANNOTATION = "inferplan.io/inputs-hash"
 
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
-
-logger = logging.getLogger(__name__)
 
 
 def inventory(nodes: Iterable[KubeObject], gpus: tuple[GPU, ...]) -> tuple[GPUPool, ...]:
@@ -47,30 +41,18 @@ def _gpu_count(node: KubeObject) -> int:
 
 
 def gather_inputs(config: OperatorConfig, cache: Cache) -> Inputs:
-    """What recommendations rest on now. A GPUProfile that can't be used is said in the log and left out."""
-    gpus = catalog()
-    prices = {resolve_gpu(name, gpus).name: float(price) for name, price in config.prices.items()}
-    prices |= _profile_prices(cache.all(GPU_PROFILES), gpus)
+    """What recommendations rest on now. Raises UnknownGPU for a price of the configuration that fits no type."""
+    known = with_profiles(catalog(), cache.all(GPU_PROFILES))
+    prices = {resolve_gpu(name, known.gpus).name: float(price) for name, price in config.prices.items()}
+    prices |= known.prices
     return Inputs(
-        gpus=gpus,
+        gpus=known.gpus,
         catalog_version=catalog_version(),
-        inventory=None if config.inventory == "Any" else inventory(cache.all(NODES), gpus),
+        inventory=None if config.inventory == "Any" else inventory(cache.all(NODES), known.gpus),
         prices=tuple(sorted(prices.items())),
-        price_date=config.price_date,
+        price_date=config.price_date.isoformat() if config.price_date else "",
         defaults=config.planning_defaults(),
     )
-
-
-def _profile_prices(profiles: Iterable[KubeObject], gpus: tuple[GPU, ...]) -> dict[str, float]:
-    prices = {}
-    for manifest in sorted(profiles, key=lambda found: str(found["metadata"]["name"])):
-        try:
-            spec = GPUProfile.model_validate(manifest).spec
-            if spec.price is not None:
-                prices[resolve_gpu(spec.gpu_type, gpus).name] = parse_price(spec.gpu_type, spec.price.usd_per_hour)
-        except (InferPlanError, ValidationError) as error:
-            logger.warning("GPUProfile left out", extra={"profile": manifest["metadata"]["name"], "error": str(error)})
-    return prices
 
 
 def inputs_config_map(inputs: Inputs, namespace: str) -> KubeObject:

@@ -1,0 +1,91 @@
+"""The cache never goes back in time, and learns of deletions that no watch told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inferplan_operator.cluster.cache import Cache
+from inferplan_operator.cluster.kinds import DEPLOYMENTS, PLAN_LABEL, Key, Kind, KubeObject
+from inferplan_operator.cluster.server import Listing
+
+
+def deployment(version: int, name: str = "chat", uid: str = "u1", plan: str = "chat") -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "a", "uid": uid, "resourceVersion": str(version)}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {**metadata, "labels": {PLAN_LABEL: plan}}}
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.changes: list[tuple[Kind, KubeObject]] = []
+
+    def __call__(self, kind: Kind, manifest: KubeObject) -> None:
+        self.changes.append((kind, manifest))
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def cache(seen: Seen) -> Cache:
+    return Cache(seen)
+
+
+KEY = Key("a", "chat")
+
+
+def version_of(cache: Cache) -> str | None:
+    found = cache.get(DEPLOYMENTS, KEY)
+    return None if found is None else found["metadata"]["resourceVersion"]
+
+
+def test_an_older_event_after_a_newer_one_changes_nothing(cache: Cache, seen: Seen) -> None:
+    cache.observe(DEPLOYMENTS, deployment(9))
+    cache.observe(DEPLOYMENTS, deployment(10))
+    cache.observe(DEPLOYMENTS, deployment(9))
+    assert version_of(cache) == "10"
+    assert len(seen.changes) == 2
+
+
+def test_a_deleted_object_does_not_come_back_with_a_late_event_or_an_old_list(cache: Cache) -> None:
+    cache.observe(DEPLOYMENTS, deployment(9))
+    cache.forget(DEPLOYMENTS, deployment(11))
+    cache.observe(DEPLOYMENTS, deployment(10))
+    cache.replace(DEPLOYMENTS, Listing([deployment(9)], "10"), "")
+    assert version_of(cache) is None
+
+
+def test_the_deletion_of_a_predecessor_does_not_take_its_successor_along(cache: Cache) -> None:
+    cache.observe(DEPLOYMENTS, deployment(12, uid="u2"))
+    cache.forget(DEPLOYMENTS, deployment(11, uid="u1"))
+    assert version_of(cache) == "12"
+
+
+def test_what_a_fresh_list_lacks_is_gone_unless_it_is_newer_than_the_list(cache: Cache) -> None:
+    cache.observe(DEPLOYMENTS, deployment(9))
+    cache.prune(DEPLOYMENTS, Listing([], "8"), "")
+    assert version_of(cache) == "9"
+    cache.prune(DEPLOYMENTS, Listing([], "20"), namespace="elsewhere")
+    assert version_of(cache) == "9"
+    cache.prune(DEPLOYMENTS, Listing([], "20"), namespace="a")
+    assert version_of(cache) is None
+
+
+def test_objects_are_found_by_the_plan_of_their_label_also_after_it_changes(cache: Cache) -> None:
+    cache.observe(DEPLOYMENTS, deployment(1))
+    assert len(cache.of_plan(DEPLOYMENTS, KEY)) == 1
+    cache.observe(DEPLOYMENTS, deployment(2, plan="other"))
+    assert cache.of_plan(DEPLOYMENTS, KEY) == ()
+    assert len(cache.of_plan(DEPLOYMENTS, Key("a", "other"))) == 1
+
+
+def test_field_ownership_is_not_kept(cache: Cache) -> None:
+    manifest = deployment(1)
+    manifest["metadata"]["managedFields"] = [{"manager": "x"}]
+    cache.observe(DEPLOYMENTS, manifest)
+    found = cache.get(DEPLOYMENTS, KEY)
+    assert found is not None
+    assert "managedFields" not in found["metadata"]
