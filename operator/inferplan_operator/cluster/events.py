@@ -50,13 +50,15 @@ def event_manifest(plan: KubeObject, record: EventRecord, instance: str) -> Kube
     }
 
 
-async def record_event(server: ApiServer, manifest: KubeObject) -> None:
-    """Raises ApiError, but not for an Event that exists already."""
+async def record_event(server: ApiServer, manifest: KubeObject) -> bool:
+    """False when it was recorded already. Raises ApiError."""
     try:
         await server.create(manifest)
     except ApiError as error:
         if error.status != 409:
             raise
+        return False
+    return True
 
 
 def _shortened(message: str) -> str:

@@ -22,7 +22,7 @@ from inferplan_operator.api.v1alpha1 import InferencePlan
 from inferplan_operator.cluster.kinds import SECRETS, Key
 from inferplan_operator.cluster.models import ModelQuestion, Models
 from inferplan_operator.cluster.server import ApiError, ApiServer
-from inferplan_operator.lifecycle import intent_of, make_offer, request_of, serving_of
+from inferplan_operator.lifecycle import intent_of, make_offer, request_of
 from inferplan_operator.lifecycle.types import Offer
 
 Outcome = Offer | Infeasible | InferPlanError
@@ -126,7 +126,7 @@ class Planner:
         if isinstance(found, Infeasible):
             return found, answer.good_until
         loop = asyncio.get_running_loop()
-        offer = await loop.run_in_executor(self._pool, _offer, plan, found, inputs.value)
+        offer = await loop.run_in_executor(self._pool, make_offer, plan, found, inputs.value)
         return offer, answer.good_until
 
     async def _recommendation(self, request: PlanningRequest, inputs: CurrentInputs) -> Recommendation | Infeasible:
@@ -170,8 +170,3 @@ class Planner:
         except (binascii.Error, UnicodeDecodeError) as error:
             message = f"{field}: key {reference.key!r} of Secret {reference.name!r} holds no text"
             raise InvalidInput(message, code="TokenUnreadable") from error
-
-
-def _offer(plan: InferencePlan, recommendation: Recommendation, inputs: Inputs) -> Offer:
-    serving = serving_of(plan, recommendation.choice.decision, inputs)
-    return make_offer(plan, recommendation, serving, inputs)

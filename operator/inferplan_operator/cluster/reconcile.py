@@ -287,8 +287,8 @@ class _Run:
             return False
         for record in wanted.events:
             self._guard()
-            await record_event(self._server, event_manifest(manifest, record, self._shared._instance))
-            logger.info(record.message, extra={"plan": str(self._key), "reason": record.reason})
+            if await record_event(self._server, event_manifest(manifest, record, self._shared._instance)):
+                logger.info(record.message, extra={"plan": str(self._key), "reason": record.reason})
         self._guard()
         metadata = manifest["metadata"]
         body = {

@@ -238,7 +238,9 @@ def _refusal(status: int, text: bytes, retry_after: str | None) -> ApiError:
     except (ValueError, AttributeError):
         reason, message = "", text[:500].decode("utf-8", "replace")
     message = message or f"HTTP {status}"
-    if status == 429 or status >= 500:
+    # Server-side apply answers 500 for a manifest that doesn't fit the kind's schema; asking again won't help.
+    misfit = "failed to create typed patch object" in message
+    if status == 429 or (status >= 500 and not misfit):
         after = float(retry_after) if retry_after and retry_after.isdecimal() else 0.0
         return _RetryLater(status, reason, message, after)
     return ApiError(status, reason, message)
