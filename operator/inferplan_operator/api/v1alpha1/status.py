@@ -56,7 +56,7 @@ class Predicted(StatusModel):
 
     ttft: Prediction | None = Field(default=None, description="Time to first token, 95th percentile.")
     tpot: Prediction | None = Field(default=None, description="Time per output token, 95th percentile.")
-    e2e: Prediction | None = Field(default=None, description="A whole request, 95th percentile.")
+    e2e: Prediction | None = Field(default=None, alias="e2e", description="A whole request, 95th percentile.")
     output_tokens_per_second: Prediction | None = Field(default=None, description="Output tokens/s, all replicas.")
     kv_cache_tokens: Prediction | None = Field(default=None, description="KV-cache tokens that vLLM will log.")
     max_concurrency: Prediction | None = Field(default=None, description="Full-length requests at once, per replica.")
@@ -148,7 +148,7 @@ class Measured(StatusModel):
     samples: Count = Field(default=0, description="Requests in the window.")
     ttft: Number | None = Field(default=None, description="Time to first token, 95th percentile, in ms.")
     tpot: Number | None = Field(default=None, description="Time per output token, 95th percentile, in ms.")
-    e2e: Number | None = Field(default=None, description="A whole request, 95th percentile, in ms.")
+    e2e: Number | None = Field(default=None, alias="e2e", description="A whole request, 95th percentile, in ms.")
     output_tokens_per_second: Number | None = Field(default=None, description="Output tokens/s, all replicas.")
     kv_cache_tokens: Number | None = Field(default=None, description="KV-cache tokens of one replica.")
     usd_per_million_output_tokens: Number | None = Field(default=None, description="At the measured load.")
