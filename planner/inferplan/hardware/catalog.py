@@ -1,36 +1,39 @@
-"""The GPU catalogue and the one resolver for the many ways people and tools write a GPU's name.
+"""The GPU catalogue: bundled data, node labels and prices to the GPU type they speak of.
 
 The data file holds one entry per GPU type with its sources; a new GPU is a new entry there and nothing else.
 """
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-import re
+import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
-from inferplan.errors import InvalidInput, UnknownGPU
+from inferplan.errors import InvalidInput
 from inferplan.hardware.gpu import GPU, Link, PeakFlops, Price
 
 _GIB = 2**30
 _MIB = 2**20
 _TERA = 1e12
 _GIGA = 1e9
-# Words that say nothing about which GPU it is.
-_NOISE = ("nvidia", "geforce", "tesla", "gpu", "graphics", "card", "amd", "instinct", "a", "single")
+# Drivers differ by what they count as total: a T4 shows 15109 or 15360 MiB, an A100 40536 or 40960.
+_LABEL_TOLERANCE = 0.03
+# No cloud rents one GPU for more; a figure above it is in cents or for a whole month.
+_HIGHEST_USD_PER_HOUR = 1000
 
 
 @lru_cache(maxsize=1)
-def _document() -> tuple[str, dict[str, Any]]:
-    text = (resources.files("inferplan.hardware") / "data" / "gpus.json").read_text(encoding="utf-8")
-    return text, json.loads(text)
+def _document() -> tuple[bytes, dict[str, Any]]:
+    # pkgutil and not importlib.resources: that one imports tempfile, zipfile and urllib, 25 ms of a cold start.
+    data = pkgutil.get_data("inferplan.hardware", "data/gpus.json")
+    if data is None:
+        raise FileNotFoundError("inferplan/hardware/data/gpus.json is missing from the installation")
+    return data, json.loads(data)
 
 
 @lru_cache(maxsize=1)
@@ -42,8 +45,8 @@ def catalog() -> tuple[GPU, ...]:
 @lru_cache(maxsize=1)
 def catalog_version() -> str:
     """Date and content hash of the catalogue, e.g. `2026-12-01+3fa9c2d1`."""
-    text, document = _document()
-    return f"{document['version']}+{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    data, document = _document()
+    return f"{document['version']}+{hashlib.sha256(data).hexdigest()[:8]}"
 
 
 def _gpu(entry: dict[str, Any]) -> GPU:
@@ -62,7 +65,13 @@ def _gpu(entry: dict[str, Any]) -> GPU:
             int8=_scaled(tflops["int8"]),
             fp4=_scaled(tflops["fp4"]),
         ),
-        link=Link(link["kind"], link["gb_per_second_one_way"] * _GIGA, link["peer_to_peer"]),
+        link=Link(
+            kind=link["kind"],
+            bandwidth_bytes_per_second=link["gb_per_second_one_way"] * _GIGA,
+            peer_to_peer=link["peer_to_peer"],
+            span=link["span"],
+            pcie_bytes_per_second=link["pcie_gb_per_second_one_way"] * _GIGA,
+        ),
         sm_count=entry["sm_count"],
         l2_cache_bytes=round(entry["l2_cache_mib"] * _MIB),
         tdp_watts=float(entry["tdp_watts"]),
@@ -71,7 +80,11 @@ def _gpu(entry: dict[str, Any]) -> GPU:
         price=Price(price["usd_per_hour"], price["source"], price["date"]) if price else None,
         product_labels=tuple(entry["product_labels"]),
         aliases=tuple(entry["aliases"]),
-        sources=tuple(entry["sources"]),
+        sources=tuple(f"{figures}: {source}" for figures, source in entry["sources"].items()),
+        form_factor=entry["form_factor"],
+        advertised_memory_gb=entry["memory_gb"],
+        nvidia_smi_memory_mib=entry["nvidia_smi_memory_mib"],
+        unverified=tuple(entry["unverified"]),
     )
 
 
@@ -80,46 +93,39 @@ def _scaled(tflops: float | None) -> float | None:
 
 
 def resolve_gpu(name: str, gpus: tuple[GPU, ...] | None = None) -> GPU:
-    """The GPU type a name stands for. Raises UnknownGPU listing the nearest names, or all an ambiguous one fits."""
-    known = catalog() if gpus is None else gpus
-    index = _index(known)
-    key = _key(name)
-    # As written; without a trailing count (`A6000x1`); without a remark in brackets (`T4 (14.56 GiB)`).
-    for spelling in (key, re.sub(r"x\d+$", "", key), _key(re.sub(r"\(.*\)", " ", name))):
-        if spelling in index:
-            return index[spelling]
-    names = [gpu.name for gpu in known]
-    close = difflib.get_close_matches(key, list(index), n=8, cutoff=0.6)
-    near = list(dict.fromkeys(index[k].name for k in close))[:5] or sorted(names)
-    raise UnknownGPU(f"GPU type {name!r} is unknown; did you mean: {', '.join(near)}? All: inferplan gpus")
+    """The GPU type a name stands for, as people and tools write it (see `names`).
 
+    Raises UnknownGPU naming the nearest types, the several it fits, or the several it names.
+    """
+    from inferplan.hardware.names import find_gpu  # only here: its patterns cost more than reading the catalogue
 
-@lru_cache(maxsize=8)
-def _index(gpus: tuple[GPU, ...]) -> Mapping[str, GPU]:
-    index: dict[str, GPU] = {}
-    for gpu in gpus:
-        for name in (gpu.name, *gpu.aliases, *gpu.product_labels):
-            index.setdefault(_key(name), gpu)
-    return index
-
-
-def _key(name: str) -> str:
-    """Lower case, words joined, noise dropped: `NVIDIA A100-SXM4-80GB` → `a100sxm480gb`."""
-    words = re.split(r"[^a-z0-9.]+", name.lower())
-    kept = [w for w in words if w and w not in _NOISE]
-    return "".join(kept)
+    return find_gpu(name, catalog() if gpus is None else gpus)
 
 
 def gpu_of_labels(labels: Mapping[str, str], gpus: tuple[GPU, ...] | None = None) -> GPU | None:
-    """The type of a node's GPUs by the labels of GPU feature discovery; None without or with MIG or unknown ones."""
+    """The type of a node's whole GPUs by the labels of GPU feature discovery or AMD's node labeller.
+
+    None: no such label, a type we don't hold, another memory size than ours (the same product name is sold with
+    several), or no whole GPUs: a MIG profile (`…-MIG-1g.10gb`) or a shared one (`…-SHARED`).
+    """
     product = labels.get("nvidia.com/gpu.product") or labels.get("amd.com/gpu.product-name")
-    if not product or "-MIG-" in product:
+    if not product:
         return None
+    memory_mib = _number(labels.get("nvidia.com/gpu.memory"))
     known = catalog() if gpus is None else gpus
-    # Time-slicing appends -SHARED; the card behind it is the same, but it is no whole GPU.
-    if product.endswith("-SHARED"):
-        return None
-    return next((gpu for gpu in known if product in gpu.product_labels), None)
+    fitting = (gpu for gpu in known if product in gpu.product_labels and _label_fits(gpu, memory_mib))
+    return next(fitting, None)
+
+
+def _label_fits(gpu: GPU, memory_mib: float | None) -> bool:
+    expected = gpu.nvidia_smi_memory_mib
+    if memory_mib is None or expected is None:
+        return True
+    return abs(memory_mib - expected) <= _LABEL_TOLERANCE * expected
+
+
+def _number(text: str | None) -> float | None:
+    return float(text) if text is not None and text.isascii() and text.isdigit() else None
 
 
 def with_prices(gpus: Iterable[GPU], prices: Mapping[str, str], source: str, date: str) -> tuple[GPU, ...]:
@@ -140,4 +146,6 @@ def parse_price(name: str, text: str) -> float:
         raise InvalidInput(f"prices.{name}={text!r} is no decimal number (USD per GPU-hour, like 2.49)") from error
     if not value.is_finite() or value <= 0:
         raise InvalidInput(f"prices.{name}={text!r} must be above zero (USD per GPU-hour); leave unknown prices out")
+    if value > _HIGHEST_USD_PER_HOUR:
+        raise InvalidInput(f"prices.{name}={text!r} is no price of one GPU for one hour; give USD, like 2.49")
     return float(value)
