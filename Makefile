@@ -25,3 +25,37 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 lock: ## resolve the dependencies again (hashes, no host names: works behind any mirror)
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 \
 	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra operator --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --quiet --output-file requirements-operator.lock
+
+controlplane: setup ## build etcd, API server, controllers, scheduler, kubectl, helm and kwok once
+	@$(BIN)/python hack/build_controlplane.py
+
+test: controlplane ## all tests, the real control plane included
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+check: setup ## lint, types, import contracts, dead code, generated files in sync
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/python hack/generate_crds.py --check
+	$(BIN)/python hack/generate_docs.py --check
+	$(BIN)/hadolint Dockerfile
+
+generate: setup ## write the CRDs and the tables of the docs
+	$(BIN)/python hack/generate_crds.py
+	$(BIN)/python hack/generate_docs.py
+
+bench: setup ## timings (pytest-benchmark)
+	$(BIN)/pytest benchmarks --benchmark-only $(PYTEST_ARGS)
+
+validate: setup ## judge the predictions on measured data: validation/REPORT.md
+	$(BIN)/python validation/report.py
+
+demo: controlplane ## the whole story on a real control plane; leaves it running
+	@$(BIN)/python hack/demo.py up
+
+demo-down: setup ## end the demo
+	@$(BIN)/python hack/demo.py down

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from build_controlplane import build
+from build_controlplane import build, say
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE = "inferplan-system"
@@ -58,6 +58,9 @@ GPU_NODES = {
     "A100-SXM-80GB": ("NVIDIA-A100-SXM4-80GB", 81920),
     "T4": ("Tesla-T4", 15360),
 }
+
+
+__all__ = ["GPU_NODES", "ROOT", "Cluster", "ClusterError", "end_recorded", "say"]
 
 
 class ClusterError(RuntimeError):
@@ -105,6 +108,15 @@ class Cluster:
         if check and done.returncode:
             raise ClusterError(f"as {person}: kubectl {' '.join(arguments)}\n{done.stderr}{done.stdout}")
         return done
+
+    def plugin(self, *arguments: str, person: str) -> subprocess.CompletedProcess[str]:
+        """`kubectl inferplan …` as someone: kubectl finds the plugin on PATH."""
+        path = os.pathsep.join([str(self.bin), str(ROOT / ".venv/bin"), os.environ.get("PATH", "")])
+        env = {**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig(person))}
+        command = [str(self.bin / "kubectl"), "inferplan", *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=False, env=env, stdin=subprocess.DEVNULL
+        )
 
     def get(self, *arguments: str, person: str = "admin") -> dict[str, Any] | None:
         """`kubectl get … -o json`; None where there is no such object."""
