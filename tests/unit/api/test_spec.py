@@ -1,0 +1,179 @@
+"""What a plan may say, and what of it a digest binds."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferplan.errors import InvalidInput
+from inferplan_operator.api.v1alpha1 import (
+    EXEMPT_FIELDS,
+    INTENT_FIELDS,
+    InferencePlanSpec,
+    arguments,
+    intent_of,
+    parse_plan,
+    spec_dump,
+)
+
+ROOT = Path(__file__).parents[3]
+CHAT = yaml.safe_load((ROOT / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
+DIGEST = "sha256:" + "ab" * 32
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The chat example with one field set (None: removed)."""
+    document = copy.deepcopy(CHAT)
+    *parents, name = path.split(".")
+    node = document
+    for parent in parents:
+        node = node.setdefault(parent, {})
+    if value is None:
+        del node[name]
+    else:
+        node[name] = value
+    return document
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_examples_are_valid(path: Path) -> None:
+    plan = parse_plan(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert plan.metadata.name
+    assert plan.spec.approval is None
+
+
+def test_every_spec_field_is_intent_or_exempt_and_not_both() -> None:
+    fields = {field.alias for field in InferencePlanSpec.model_fields.values()}
+    assert not INTENT_FIELDS & EXEMPT_FIELDS
+    stated = INTENT_FIELDS | EXEMPT_FIELDS
+    assert stated - {"replan.policy", "replan.nonce"} == fields - {"replan"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.approval", {"digest": DIGEST, "pin": True, "reason": "looked at it"}),
+        ("spec.suspend", True),
+        ("spec.replan", {"nonce": "again"}),
+        ("spec.revisionHistoryLimit", 3),
+        ("spec.drift", {"ttftPct": 50}),
+    ],
+)
+def test_exempt_fields_leave_the_intent_alone(path: str, value: Any) -> None:
+    assert intent_of(parse_plan(changed(path, value)).spec) == intent_of(parse_plan(CHAT).spec)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.model.id", "Qwen/Qwen3-14B"),
+        ("spec.model.tokenSecretRef", {"name": "hub"}),
+        ("spec.workload.concurrency", 33),
+        ("spec.objectives.judgeBy", "Point"),
+        ("spec.constraints.maxGPUs", 4),
+        ("spec.runtime", {"extraArgs": ["--max-model-len=8192"]}),
+        ("spec.replan", {"policy": "Manual"}),
+        ("spec.costAllocation.team", "search"),
+        ("spec.topology", "Aggregated"),
+    ],
+)
+def test_intent_fields_change_the_intent(path: str, value: Any) -> None:
+    assert intent_of(parse_plan(changed(path, value)).spec) != intent_of(parse_plan(CHAT).spec)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.model.source", "hub"),
+        ("spec.objectives.judgeBy", "Pessimistic"),
+        ("spec.autoscaling", {"mode": "none"}),
+        ("spec.autoscaling", {}),
+        ("spec.replan", {"policy": "OnInputsChange"}),
+        ("spec.runtime", {"extraArgs": [], "env": []}),
+    ],
+)
+def test_a_default_written_out_means_the_same_as_none(path: str, value: Any) -> None:
+    assert spec_dump(parse_plan(changed(path, value)).spec) == spec_dump(parse_plan(CHAT).spec)
+
+
+def test_the_intent_speaks_the_names_of_the_api() -> None:
+    intent = intent_of(parse_plan(changed("spec.approval", {"digest": DIGEST})).spec)
+    assert intent == _without_defaults(CHAT["spec"])
+
+
+def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    out = copy.deepcopy(spec)
+    assert out["objectives"].pop("minimise") == "Cost"
+    return out
+
+
+# What is refused: the document, and what the message must name. The same cases are tried on a real API server.
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("spec.model.id", "a;rm -rf b", ["spec.model.id", "a;rm -rf b", "Qwen/Qwen3-8B"]),
+        ("spec.workload.inputTokens", {"p50": 9, "p95": 3}, ["inputTokens", "p50 = 9", "p95 = 3"]),
+        ("spec.workload.requestRate", "1", ["spec.workload", "exactly one of requestRate", "concurrency"]),
+        ("spec.workload.concurrency", None, ["spec.workload", "exactly one of requestRate", "concurrency"]),
+        ("spec.workload.concurrency", -1, ["spec.workload.concurrency", "-1", "greater than or equal to 1"]),
+        ("spec.constraints.maxHourlyCost", "-3", ["maxHourlyCost", '"-3"', '"2.5"']),
+        ("spec.constraints.maxHourlyCost", 3, ["maxHourlyCost", "3", "quotes"]),
+        ("spec.objectives.minimise", "Money", ["minimise", "Money", "Cost"]),
+        ("spec.runtime", {"extraArgs": ["--host=0.0.0.0"]}, ["extraArgs[0]", "--host=0.0.0.0", "list of arguments"]),
+        ("spec.runtime", {"env": [{"name": "HF_TOKEN", "value": "x"}]}, ["env[0]", "HF_TOKEN", "tokenSecretRef"]),
+        ("spec.topology", "Disaggregated", ["UnsupportedTopology", "Disaggregated", "leave it out"]),
+        ("spec.runtime", {"extraArgs": ["--kv-transfer-config={}"]}, ["UnsupportedTopology", "extraArgs"]),
+        ("spec.prefill", {}, ["spec.prefill", "unknown field", "kubectl explain ipl.spec"]),
+        ("spec.approval", {"digest": "sha256:аbc"}, ["spec.approval.digest", "sha256:аbc", "hexadecimal"]),
+        ("metadata.name", "8b", ["metadata.name = 8b", "starting with a letter"]),
+    ],
+)
+def test_bad_input_names_field_value_and_what_would_work(path: str, value: Any, said: list[str]) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse_plan(changed(path, value))
+    for text in said:
+        assert text in caught.value.message
+
+
+def test_all_problems_are_told_at_once() -> None:
+    document = changed("spec.model.id", "?")
+    document["spec"]["constraints"]["maxGPUs"] = 0
+    with pytest.raises(InvalidInput, match=r"spec\.model\.id.*spec\.constraints\.maxGPUs"):
+        parse_plan(document)
+
+
+def test_a_status_of_another_version_does_not_stop_the_plan() -> None:
+    newer = {**CHAT, "status": {"observedGeneration": 4, "whatever": {"a": 1}, "offeredDigests": [DIGEST]}}
+    status = parse_plan(newer).status
+    assert status is not None
+    assert status.offered_digests == [DIGEST]
+    assert parse_plan({**CHAT, "status": {"conditions": "broken"}}).status is None
+
+
+@given(st.dictionaries(st.text(max_size=8), st.one_of(st.integers(), st.text(max_size=8), st.none()), max_size=6))
+def test_no_object_makes_reading_fail_with_anything_but_a_clear_error(spec: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        parse_plan({**CHAT, "spec": spec})
+
+
+def test_arguments_are_of_one_kind_each() -> None:
+    assert not arguments.MODELLED & arguments.PASSED
+    assert not arguments.ALLOWED & arguments.UNSUPPORTED_TOPOLOGY
+    assert arguments.argument_name("--max-model-len=8192") == "max-model-len"
+
+
+def test_reading_a_plan_loads_neither_numerics_nor_a_cluster_client() -> None:
+    code = (
+        "import sys, inferplan_operator.api.v1alpha1;"
+        "print(sorted({'numpy', 'kopf', 'kubernetes', 'yaml', 'huggingface_hub'} & set(sys.modules)))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
