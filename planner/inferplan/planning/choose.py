@@ -12,7 +12,7 @@ from collections import Counter
 from inferplan.planning.display import significant
 from inferplan.planning.evaluate import Evaluated, at_replicas
 from inferplan.planning.limits import Candidate, Miss, latency_misses, resource_misses
-from inferplan.planning.shapes import Space, Unusable
+from inferplan.planning.shapes import Space
 from inferplan.planning.types import Inputs, Notice, PlanningRequest
 
 _ALTERNATIVES = 5
@@ -160,9 +160,7 @@ def killers(evaluated: Evaluated, request: PlanningRequest, inputs: Inputs) -> t
     return latency_misses(evaluated.allowed, request.objectives)
 
 
-def nearest(
-    space: Space, shapes: tuple[Evaluated, ...], request: PlanningRequest, inputs: Inputs
-) -> tuple[Notice, ...]:
+def nearest(shapes: tuple[Evaluated, ...], request: PlanningRequest, inputs: Inputs) -> tuple[Notice, ...]:
     """What would work: for each limit alone, the cheapest candidate that relaxing it lets through."""
     found: list[Notice] = []
     more = [e.needed for e in shapes if e.needed is not None]
@@ -175,20 +173,4 @@ def nearest(
         options = [(c, m) for c, m in slower if m.code == code]
         candidate, miss = min(options, key=lambda pair: (pair[0].e2e_p95.value, pair[0].shape.name))
         found.append(Notice("Relax", f"{miss.relaxed} lets {candidate.replicas} × ({candidate.shape.name}) run"))
-    if not shapes:
-        found += _start_hints(space)
     return tuple(found[:_NEAREST])
-
-
-def _start_hints(space: Space) -> list[Notice]:
-    """Where nothing starts: the shapes that miss by least, with their own fix."""
-    known: dict[str, Unusable] = {}
-    for unusable in space.unusable:
-        known.setdefault(f"{unusable.name}/{unusable.reason.code}", unusable)
-    closest = sorted(known.values(), key=_shortfall)
-    return [Notice(u.reason.code, f"{u.name}: {u.reason.message}") for u in closest]
-
-
-def _shortfall(unusable: Unusable) -> tuple[float, str]:
-    missing = 1.0 if unusable.shape is None else -unusable.shape.memory.available_kv_cache_bytes / 2**40
-    return missing, unusable.name

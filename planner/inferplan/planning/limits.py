@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inferplan.planning.display import significant
-from inferplan.planning.shapes import Shape, pool_of
+from inferplan.planning.shapes import Shape, pools_of
 from inferplan.planning.types import Inputs, Objectives, PlanningRequest
 
 
@@ -101,8 +101,8 @@ def _budget_misses(candidate: Candidate, limit: float) -> list[Miss]:
 
 def inventory_replicas(shape: Shape, inputs: Inputs) -> int | None:
     """How many replicas the nodes of that type hold (a replica never spans nodes); None: inventory unknown."""
-    pool = pool_of(shape.gpu, inputs)
-    return None if pool is None else pool.nodes * (pool.gpus_per_node // shape.gpus)
+    pools = pools_of(shape.gpu, inputs)
+    return None if pools is None else sum(p.nodes * (p.gpus_per_node // shape.gpus) for p in pools)
 
 
 def most_replicas(shape: Shape, request: PlanningRequest, inputs: Inputs, price: float | None, ceiling: int) -> int:

@@ -80,14 +80,34 @@ def _infeasible(
         misses = (m for e in evaluation.shapes for m in killers(e, request, inputs) if m.code == code)
         example = next((m.message for m in misses), "no GPU type is left to choose from")
     model = request.model.id
+    hints = nearest(evaluation.shapes, request, inputs) or elsewhere(request, inputs)
     return Infeasible(
         code=code,
         message=f"nothing can serve {model} within the limits; most candidates fall to {code}: {example}",
-        nearest=nearest(space, evaluation.shapes, request, inputs),
+        nearest=hints,
         candidates=count,
         rejected=rejected,
         warnings=tuple(Notice(*w) for w in request.model.warnings),
     )
+
+
+def elsewhere(request: PlanningRequest, inputs: Inputs) -> tuple[Notice, ...]:
+    """What would work where nothing starts within the limits: with more GPUs, else on another GPU type."""
+    c = request.constraints
+    relaxed = {
+        f"without constraints.maxGPUs={c.max_gpus}": dataclasses.replace(c, max_gpus=None),
+        "with other constraints.gpuTypes": dataclasses.replace(c, gpu_types=()),
+        "with neither": dataclasses.replace(c, gpu_types=(), max_gpus=None),
+    }
+    for words, constraints in relaxed.items():
+        if constraints == c:
+            continue
+        wider = dataclasses.replace(request, constraints=constraints)
+        space = search_space(wider, inputs)
+        ranked = best_first(evaluate(space.usable, wider, inputs).shapes, wider)
+        if ranked:
+            return (Notice("Relax", f"{words}: {_summary(ranked[0])}"),)
+    return ()
 
 
 def _summary(candidate: Candidate) -> str:

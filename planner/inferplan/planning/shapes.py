@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferplan.engine import EngineConfig, MemoryPlan, ResolvedConfig, plan_memory, resolve
 from inferplan.errors import InferPlanError, InvalidInput
-from inferplan.hardware import GPU, resolve_gpu
+from inferplan.hardware import GPU, Price, resolve_gpu
 from inferplan.planning.types import GPUPool, Inputs, Notice, PlanningRequest
 from inferplan.workload import Burst, Concurrency, Lengths
 
@@ -93,7 +93,14 @@ def allowed_gpus(request: PlanningRequest, inputs: Inputs) -> tuple[GPU, ...]:
         named = {gpu for gpu in inputs.gpus if gpu.name in held}
     else:
         named = set(inputs.gpus)
-    return tuple(sorted(named, key=lambda gpu: gpu.name))
+    prices = dict(inputs.prices)
+    return tuple(sorted((_priced(gpu, prices, inputs.price_date) for gpu in named), key=lambda gpu: gpu.name))
+
+
+def _priced(gpu: GPU, prices: dict[str, float], date: str) -> GPU:
+    """The user's price wins over the list's."""
+    found = prices.get(gpu.name)
+    return gpu if found is None else replace(gpu, price=Price(found, "the user's price list", date))
 
 
 def served_context_tokens(request: PlanningRequest) -> int:
@@ -122,11 +129,11 @@ def kv_arguments(request: PlanningRequest) -> tuple[str, ...]:
     return request.constraints.kv_cache_dtypes or ("auto",)
 
 
-def pool_of(gpu: GPU, inputs: Inputs) -> GPUPool | None:
-    """What the cluster holds of a type; None where the inventory is unknown."""
+def pools_of(gpu: GPU, inputs: Inputs) -> tuple[GPUPool, ...] | None:
+    """What the cluster holds of a type, by size of node; None where the inventory is unknown."""
     if inputs.inventory is None:
         return None
-    return next((p for p in inputs.inventory if p.gpu_type == gpu.name), GPUPool(gpu.name, 0, 0))
+    return tuple(pool for pool in inputs.inventory if pool.gpu_type == gpu.name)
 
 
 def _refused_gpu(gpu: GPU) -> Notice | None:
@@ -136,9 +143,9 @@ def _refused_gpu(gpu: GPU) -> Notice | None:
 
 
 def _tensor_parallel_options(gpu: GPU, request: PlanningRequest, inputs: Inputs) -> Iterator[int]:
-    pool = pool_of(gpu, inputs)
+    pools = pools_of(gpu, inputs)
     limits = [
-        gpu.gpus_per_node if pool is None else pool.gpus_per_node,
+        gpu.gpus_per_node if pools is None else max((p.gpus_per_node for p in pools), default=0),
         request.constraints.max_tensor_parallel,
         request.constraints.max_gpus,
     ]
