@@ -44,23 +44,27 @@ _OTHER_VENDORS = {
 
 _REMARK = re.compile(r"[(\[](.*?)[)\]]")
 _MEMORY = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)[ _-]?(gib|gb|mib|g)(?![a-z0-9])")
-_COUNT = re.compile(r"(?<![a-z0-9])\d+ ?x(?![a-z0-9])|x\d+(?![a-z0-9])|(?<![a-z0-9])\d+ (?=gpus?\b|nodes?\b)")
+# `4x`, `x2` (not the one of `RTX5090`), `8 GPUs`.
+_COUNT = re.compile(
+    r"(?<![a-z0-9])\d+ ?x(?![a-z0-9])|(?<!rt)x\d{1,2}(?![a-z0-9])|(?<![a-z0-9-])\d{1,2} (?=gpus?\b|nodes?\b)"
+)
+_GLUED_FORM = re.compile(r"(?<=[a-z0-9])(sxm\d?|pcie|nvl|oam)(?![a-z0-9])")
 _SEVERAL = re.compile(r"[,;+&]|\band\b")
+_JOINT = re.compile(r"^(?:and\b|[,;+& ])+")
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What a name says. `memory_gib` in the unit as written: GB and GiB are used for one another everywhere."""
+    """What a name says. `sizes` in GB or GiB as written (they are used for one another everywhere)."""
 
     kind: str
-    form: str | None = None
-    memory_gib: float | None = None
+    form: str | None
+    sizes: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Index:
     spelled: Mapping[_Said, GPU]
-    glued: Mapping[str, GPU]
     by_kind: Mapping[str, tuple[GPU, ...]]
 
 
@@ -81,20 +85,20 @@ def _parts(name: str) -> list[str]:
     text = name.lower().replace("×", "x")
     outside = _REMARK.sub(lambda remark: " " * len(remark[0]), text)
     cuts = [0, *(m.start() for m in _SEVERAL.finditer(outside)), len(text)]
-    return [text[a:b].lstrip(",;+& ") for a, b in pairwise(cuts)]
+    return [_JOINT.sub("", text[a:b]) for a, b in pairwise(cuts)]
 
 
 def _find(part: str, index: _Index, name: str) -> GPU | None:
     said = _read(part)
     if not said.kind:
         return None
-    exact = index.spelled.get(said) or index.glued.get(_glue(part))
+    exact = index.spelled.get(said)
     if exact is not None:
         return exact
     family = index.by_kind.get(said.kind)
     if family is None:
         raise UnknownGPU(_unknown(name, part, said, index))
-    fitting = [gpu for gpu in family if _form_fits(gpu, said.form) and _memory_fits(gpu, said.memory_gib)]
+    fitting = [gpu for gpu in family if _form_fits(gpu, said.form) and _memory_fits(gpu, said.sizes)]
     if said.form is None:
         fitting = [gpu for gpu in fitting if gpu.form_factor == "SXM"] or fitting
     if len(fitting) == 1:
@@ -111,11 +115,9 @@ def _form_fits(gpu: GPU, form: str | None) -> bool:
     return form is None or gpu.form_factor == form
 
 
-def _memory_fits(gpu: GPU, stated: float | None) -> bool:
-    if stated is None:
-        return True
-    sizes = (gpu.advertised_memory_gb, gpu.memory_bytes / _GIB)
-    return any(abs(stated - size) <= _MEMORY_TOLERANCE * size for size in sizes)
+def _memory_fits(gpu: GPU, stated: tuple[float, ...]) -> bool:
+    ours = (gpu.advertised_memory_gb, gpu.memory_bytes / _GIB)
+    return all(any(abs(size - own) <= _MEMORY_TOLERANCE * own for own in ours) for size in stated)
 
 
 def _unknown(name: str, part: str, said: _Said, index: _Index) -> str:
@@ -137,47 +139,27 @@ def _words(text: str) -> list[str]:
 def _read(text: str) -> _Said:
     remarks = " ".join(_REMARK.findall(text))
     outside = _REMARK.sub(" ", text)
-    memory, outside = _take_memory(outside)
-    if memory is None:
-        memory, remarks = _take_memory(remarks)
-    words = [word.strip(".") for word in _words(_COUNT.sub(" ", outside))]
+    sizes = _sizes(outside) or _sizes(remarks)
+    bare = _GLUED_FORM.sub(r" \1", _COUNT.sub(" ", _MEMORY.sub(" ", outside)))
+    words = [word.strip(".") for word in _words(bare)]
     words += [word for word in _words(remarks) if word in _TELLING or word in _FORMS]
-    forms = [_FORMS[word] for word in words if word in _FORMS]
+    forms = dict.fromkeys(_FORMS[word] for word in words if word in _FORMS)
     kind = "".join(word for word in words if word not in _PACKAGING and word not in _FORMS)
-    return _Said(kind, forms[0] if forms else None, memory)
+    return _Said(kind, " and ".join(forms) or None, sizes)  # two form factors at once fit no type
 
 
-def _take_memory(text: str) -> tuple[float | None, str]:
-    found = _MEMORY.search(text)
-    if found is None:
-        return None, text
-    size = float(found[1]) / (1024 if found[2] == "mib" else 1)
-    return size, _MEMORY.sub(" ", text)
-
-
-def _glue(text: str) -> str:
-    """Letters and digits alone, packaging dropped: `H100SXM`, `b200_sxm` and `B200-SXM` come out alike."""
-    return "".join(word for word in _words(_COUNT.sub(" ", _REMARK.sub(" ", text))) if word not in _PACKAGING)
+def _sizes(text: str) -> tuple[float, ...]:
+    return tuple(float(number) / (1024 if unit == "mib" else 1) for number, unit in _MEMORY.findall(text))
 
 
 @lru_cache(maxsize=8)
 def _index(gpus: tuple[GPU, ...]) -> _Index:
     spelled: dict[_Said, GPU] = {}
-    glued: dict[str, GPU] = {}
     by_kind: dict[str, dict[str, GPU]] = {}
-    for spellings in (_own_names, _other_names):  # a type's own name wins over another's alias
-        for gpu in gpus:
-            for spelling in (text.lower() for text in spellings(gpu)):
-                said = _read(spelling)
-                spelled.setdefault(said, gpu)
-                glued.setdefault(_glue(spelling), gpu)
-                by_kind.setdefault(said.kind, {}).setdefault(gpu.name, gpu)
-    return _Index(spelled, glued, {kind: tuple(found.values()) for kind, found in by_kind.items()})
-
-
-def _own_names(gpu: GPU) -> tuple[str, ...]:
-    return (gpu.name,)
-
-
-def _other_names(gpu: GPU) -> tuple[str, ...]:
-    return (*gpu.aliases, *gpu.product_labels)
+    own = [(gpu.name, gpu) for gpu in gpus]
+    other = [(text, gpu) for gpu in gpus for text in (*gpu.aliases, *gpu.product_labels)]
+    for text, gpu in (*own, *other):  # a type's own name wins over another's alias
+        said = _read(text.lower())
+        spelled.setdefault(said, gpu)
+        by_kind.setdefault(said.kind, {}).setdefault(gpu.name, gpu)
+    return _Index(spelled, {kind: tuple(found.values()) for kind, found in by_kind.items()})
