@@ -47,6 +47,8 @@ _ROWS = (
     # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default since 0.21; the default utilization rose to 0.92.
     VersionFacts((0, 21), 0.92, True, 14.0, _NT, _NT_LINKED, True),
 )
+# V1 is the default engine from here on.
+FIRST_V1 = (0, 8)
 _OLDEST, _NEWEST = (0, 8), (0, 33)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 
 class Shard(Enum):
@@ -140,4 +141,9 @@ class Architecture:
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""
-        return tuple(Counter(self.layers).items())
+        return _distinct(self)
+
+
+@lru_cache(maxsize=1024)
+def _distinct(architecture: Architecture) -> tuple[tuple[Layer, int], ...]:
+    return tuple(Counter(architecture.layers).items())

@@ -18,8 +18,9 @@ class Constants:
 
     `weight_bandwidth`, `kv_bandwidth`: reading weights, KV cache. `compute`: matrix units on large matrices.
     `attention_compute`: prefill attention. `link_bandwidth`, `switch_latency`, `pcie_latency`: one all-reduce.
-    `layer_gap`, `step_host`: between kernels of a layer, between steps. `eager_layer`: extra per layer without CUDA
-    graphs. `request_host`: tokenising, scheduling and answering a request's first token.
+    `layer_gap`, `step_host`: between kernels of a layer, between steps (`step_host_v0`: the first engine, vLLM < 0.8).
+    `eager_layer`: extra per layer without CUDA graphs.
+    `request_host`: tokenising, scheduling and answering a request's first token.
     `bunching`: how much of the other requests' prefill a new request meets in a closed loop (0: spread evenly).
     """
 
@@ -32,6 +33,7 @@ class Constants:
     pcie_latency: float
     layer_gap: float
     step_host: float
+    step_host_v0: float
     eager_layer: float
     request_host: float
     bunching: float

@@ -66,7 +66,7 @@ def running_cap(memory: MemoryPlan, config: ResolvedConfig, workload: Workload) 
 
 def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:
     """Judge every candidate under `amount` of the workload's load kind (requests in flight, per second, or at once)."""
-    demand = _demand([workload] * len(amount), held, amount)
+    demand = demand_of([workload] * len(amount), held, amount)
     served = serve(held.table, constants(), demand)
     queueing = served.queueing
     ttft = np.where(queueing, spread("ttft", "queueing").high, spread("ttft", "batched").high)
@@ -90,7 +90,7 @@ def predict(points: Sequence[ServingPoint]) -> list[Performance]:
         return []
     held = candidates(points)
     amount = np.array([load_amount(p.workload) / p.config.data_parallel_size for p in points])
-    demand = _demand([p.workload for p in points], held, amount)
+    demand = demand_of([p.workload for p in points], held, amount)
     served = serve(held.table, constants(), demand)
     steps = _decode_steps(held.table, demand, served)
     prefills = _prefill_steps(held.table, demand)
@@ -111,7 +111,7 @@ def _load_kind(workload: Workload) -> float:
     return BURST if isinstance(workload.load, Burst) else OPEN
 
 
-def _demand(workloads: Sequence[Workload], held: Candidates, amount: Array) -> Demand:
+def demand_of(workloads: Sequence[Workload], held: Candidates, amount: Array) -> Demand:
     prompt = np.array([w.input_tokens.mean_tokens for w in workloads])
     return Demand(
         kind=np.array([_load_kind(w) for w in workloads]),

@@ -17,9 +17,10 @@ synchronised cohorts (all requests equally long and started together), preemptio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
 from inferplan.performance.constants import Constants
 from inferplan.performance.step import Array, Flags, Table, step_time
@@ -48,6 +49,10 @@ class Demand:
     answer_cv: Array
     cap: Array
     budget: Array
+
+    def take(self, index: npt.NDArray[np.intp]) -> Demand:
+        """The rows of `index`."""
+        return Demand(*(getattr(self, f.name)[index] for f in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +96,17 @@ class _Means:
 
 def serve(t: Table, c: Constants, demand: Demand) -> Served:
     """Evaluate every deployment under its demand."""
-    closed = _closed(t, c, demand)
-    opened = _open(t, c, demand)
-    burst = _burst(t, c, demand)
-    kind = demand.kind
-    means = _Means(
-        *(
-            np.where(
-                kind == OPEN,
-                getattr(opened, name),
-                np.where(kind == BURST, getattr(burst, name), getattr(closed, name)),
-            )
-            for name in _Means.__dataclass_fields__
-        )
-    )
-    return _served(demand, means)
+    count = len(demand.kind)
+    columns = {f.name: np.zeros(count) for f in fields(_Means)}
+    for kind, evaluate in ((CLOSED, _closed), (OPEN, _open), (BURST, _burst)):
+        index = np.flatnonzero(demand.kind == kind)
+        if not len(index):
+            continue
+        whole = len(index) == count
+        found = evaluate(t if whole else t.take(index), c, demand if whole else demand.take(index))
+        for name, column in columns.items():
+            column[index] = getattr(found, name)
+    return _served(demand, _Means(**columns))
 
 
 def decode_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array:
@@ -146,7 +147,7 @@ def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
 
 
 def _open(t: Table, c: Constants, demand: Demand) -> _Means:
-    rate = np.where(demand.kind == OPEN, demand.amount, _TINY)
+    rate = demand.amount
     answer = np.maximum(demand.answer, 1.0)
     cap_decode = decode_time(t, c, demand, demand.cap)
     cap_prefill = prefill_time(t, c, demand, np.maximum(demand.cap - 1, 0.0))
@@ -173,7 +174,7 @@ def _open(t: Table, c: Constants, demand: Demand) -> _Means:
 
 
 def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
-    number = np.where(demand.kind == BURST, demand.amount, 1.0)
+    number = demand.amount
     running = np.minimum(number, demand.cap)
     decode = decode_time(t, c, demand, running)
     prefill = prefill_time(t, c, demand, np.zeros_like(running))

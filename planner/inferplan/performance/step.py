@@ -22,10 +22,10 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from inferplan.engine import ResolvedConfig, rank_shape
+from inferplan.engine import FIRST_V1, ResolvedConfig, parse_version, rank_shape
 from inferplan.hardware import GPU
 from inferplan.model import Architecture, Attention, Matrix, Shard
-from inferplan.performance.constants import Constants, constants
+from inferplan.performance.constants import Constants
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -50,10 +50,11 @@ class Coefficients:
     reduce_bytes_per_token: float
     reduces: float
     link_bandwidth: float
-    link_latency: float
+    switched: float
     layers: float
     pipeline: float
     eager: float
+    first_engine: float
 
 
 FIELDS = tuple(f.name for f in fields(Coefficients))
@@ -61,13 +62,7 @@ FIELDS = tuple(f.name for f in fields(Coefficients))
 
 def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> Coefficients:
     """The step of this model on this GPU under this configuration."""
-    return _coefficients(
-        architecture,
-        gpu,
-        config.tensor_parallel_size,
-        config.pipeline_parallel_size,
-        config,
-    )
+    return _coefficients(architecture, gpu, config.tensor_parallel_size, config.pipeline_parallel_size, config)
 
 
 @lru_cache(maxsize=8192)
@@ -86,7 +81,6 @@ def _sizes(architecture: Architecture, tp: int, weight_bits: float, dtype_bits: 
 
 
 def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config: ResolvedConfig) -> Coefficients:
-    c = constants()
     quantization = config.quantization
     dtype_bits = 32.0 if config.dtype == "float32" else 16.0
     weight_bits = _stored_bits(config) if quantization else dtype_bits
@@ -113,10 +107,11 @@ def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config
         reduce_bytes_per_token=architecture.hidden_size * 2.0,
         reduces=2.0 * layers if tp > 1 else 0.0,
         link_bandwidth=max(gpu.link.bandwidth_bytes_per_second, 1e9) * tp / (2.0 * max(tp - 1, 1)),
-        link_latency=c.switch_latency if switched else c.pcie_latency,
+        switched=1.0 if switched else 0.0,
         layers=float(layers),
         pipeline=float(pp),
         eager=1.0 if config.enforce_eager else 0.0,
+        first_engine=1.0 if parse_version(config.version) < FIRST_V1 else 0.0,
     )
 
 
@@ -210,9 +205,11 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     attention = kv_bytes / (c.kv_bandwidth * t["bandwidth"])
     prefill_attention = t["attention_flops_per_pair"] * pairs / (c.attention_compute * t["attention_flops_per_second"])
     link = c.link_bandwidth * t["link_bandwidth"]
-    reduces = t["reduces"] * (t["link_latency"] + t["reduce_bytes_per_token"] * tokens / link)
+    latency = np.where(t["switched"] > 0, c.switch_latency, c.pcie_latency)
+    reduces = t["reduces"] * (latency + t["reduce_bytes_per_token"] * tokens / link)
+    host = np.where(t["first_engine"] > 0, c.step_host_v0, c.step_host)
     gaps = t["layers"] * (c.layer_gap + c.eager_layer * t["eager"])
-    return StepTime(linear, head, attention, prefill_attention, reduces, gaps, np.full_like(gaps, c.step_host))
+    return StepTime(linear, head, attention, prefill_attention, reduces, gaps, host)
 
 
 def _corner(a: Array, b: Array) -> Array:

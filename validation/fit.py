@@ -1,0 +1,207 @@
+"""Fit the global constants on `calibration` rows and store them with the residuals that make the intervals.
+
+    python validation/fit.py           writes planner/inferplan/performance/data/constants.json
+    python validation/fit.py --check   exits 1 if the stored file is another one
+
+Loss: Huber on log(predicted / measured) of TPOT, TTFT and static-batch end-to-end time, every source weighted alike
+(a sweep of a thousand points is one experiment). Rows of NVIDIA GPUs only; TTFT above four seconds is queueing and is
+not fitted. Coordinate descent on the logarithms with a fixed schedule: the same file, byte for byte, every time.
+
+Intervals: split conformal. The constants are fitted again leaving one source out; the residuals of the left-out
+source are those of data never fitted. Per metric and load kind: the finite-sample 5 % and 95 % quantiles.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+from rows import QUEUEING_MS, Row, load_rows
+
+from inferplan.performance import candidates, load_amount
+from inferplan.performance.constants import Constants
+from inferplan.performance.predict import demand_of
+from inferplan.performance.serving import serve
+
+OUT = Path(__file__).parents[1] / "planner/inferplan/performance/data/constants.json"
+
+# Where the search starts: plausible values, not results.
+START = Constants(
+    weight_bandwidth=0.80,
+    kv_bandwidth=0.70,
+    compute=0.60,
+    attention_compute=0.40,
+    link_bandwidth=0.50,
+    switch_latency=8e-6,
+    pcie_latency=25e-6,
+    layer_gap=8e-6,
+    step_host=1e-3,
+    step_host_v0=4e-3,
+    eager_layer=3e-4,
+    request_host=10e-3,
+    bunching=0.3,
+)
+# Efficiencies can't exceed the spec sheet; times can't be negative.
+BOUNDS = {
+    "weight_bandwidth": (0.3, 1.0),
+    "kv_bandwidth": (0.1, 1.0),
+    "compute": (0.1, 1.0),
+    "attention_compute": (0.05, 1.0),
+    "link_bandwidth": (0.05, 1.0),
+    "switch_latency": (1e-6, 1e-4),
+    "pcie_latency": (1e-6, 5e-4),
+    "layer_gap": (1e-7, 1e-4),
+    "step_host": (1e-5, 1e-2),
+    "step_host_v0": (1e-5, 5e-2),
+    "request_host": (1e-4, 0.2),
+    "bunching": (1e-3, 3.0),
+}
+_HUBER = 0.1
+_STEPS = (0.3, 0.1, 0.03, 0.01)
+_ROUNDS = 6
+_LEVEL = 0.9
+_ENOUGH_ROWS = 40
+_METRICS = ("tpot", "ttft", "e2e")
+
+
+class Data:
+    """Rows as arrays: built once, predicted many times."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+        held = candidates([r.point for r in self.rows])
+        amount = np.array([load_amount(r.point.workload) / r.point.config.data_parallel_size for r in self.rows])
+        self.table = held.table
+        self.demand = demand_of([r.point.workload for r in self.rows], held, amount)
+        truth = [{metric: (statistic, value) for metric, statistic, value in r.truth} for r in self.rows]
+        self.truth = {m: np.array([t[m][1] if m in t else np.nan for t in truth]) for m in (*_METRICS, "throughput")}
+        self.median = {m: np.array([m in t and t[m][0] == "p50" for t in truth]) for m in _METRICS}
+
+    def predicted(self, constants: Constants) -> dict[str, np.ndarray]:
+        served = serve(self.table, constants, self.demand)
+        found = {
+            name: np.where(self.median[name], latency.p50, latency.mean)
+            for name, latency in (("tpot", served.tpot), ("ttft", served.ttft), ("e2e", served.e2e))
+        }
+        found["throughput"] = served.requests_per_second * self.demand.answer
+        return found
+
+    def fitted_mask(self, metric: str) -> np.ndarray:
+        mask = np.isfinite(self.truth[metric])
+        return mask & (self.truth["ttft"] < QUEUEING_MS / 1000) if metric == "ttft" else mask
+
+
+def weights(data: Data) -> dict[str, np.ndarray]:
+    """Every source and metric alike."""
+    found = {}
+    for metric in _METRICS:
+        mask = data.fitted_mask(metric)
+        counts = Counter(r.source for r, m in zip(data.rows, mask, strict=True) if m)
+        found[metric] = np.array(
+            [1 / math.sqrt(counts[r.source]) if m else 0.0 for r, m in zip(data.rows, mask, strict=True)]
+        )
+    return found
+
+
+def loss(data: Data, weight: dict[str, np.ndarray], constants: Constants) -> float:
+    predicted = data.predicted(constants)
+    total = 0.0
+    for metric in _METRICS:
+        used = weight[metric] > 0
+        error = np.abs(np.log(predicted[metric][used] / data.truth[metric][used]))
+        huber = np.where(error < _HUBER, error * error / (2 * _HUBER), error - _HUBER / 2)
+        total += float(np.sum(huber * weight[metric][used]))
+    return total
+
+
+def fit(data: Data) -> Constants:
+    """Coordinate descent: up or down by a factor, keep what is better, then smaller factors."""
+    weight = weights(data)
+    best = START
+    lowest = loss(data, weight, best)
+    for step in _STEPS:
+        for _ in range(_ROUNDS):
+            before = lowest
+            for name, (low, high) in BOUNDS.items():
+                for factor in (math.exp(step), math.exp(-step)):
+                    value = min(high, max(low, getattr(best, name) * factor))
+                    tried = replace(best, **{name: value})
+                    found = loss(data, weight, tried)
+                    if found < lowest:
+                        best, lowest = tried, found
+                        break
+            if before - lowest < 1e-6:
+                break
+    return Constants(**{name: float(f"{value:.4g}") for name, value in asdict(best).items()})
+
+
+def load_kind(row: Row, metric: str) -> str:
+    measured = {m: v for m, _, v in row.truth}
+    if metric == "ttft" and measured.get("ttft", 0.0) >= QUEUEING_MS / 1000:
+        return "queueing"
+    return row.load
+
+
+def left_out_residuals(rows: Sequence[Row]) -> dict[tuple[str, str], list[float]]:
+    """log(measured / predicted) of every source by constants that were fitted without it."""
+    residuals: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for source in sorted({r.source for r in rows}):
+        constants = fit(Data([r for r in rows if r.source != source]))
+        data = Data([r for r in rows if r.source == source])
+        predicted = data.predicted(constants)
+        for metric in ("tpot", "ttft", "throughput"):
+            for i, row in enumerate(data.rows):
+                if np.isfinite(data.truth[metric][i]):
+                    error = math.log(data.truth[metric][i] / predicted[metric][i])
+                    residuals[metric, load_kind(row, metric)].append(error)
+                    residuals[metric, "all"].append(error)
+    return residuals
+
+
+def quantiles(residuals: dict[tuple[str, str], list[float]]) -> dict[str, dict[str, float]]:
+    """Finite-sample quantiles of measured / predicted per cell with enough rows."""
+    found = {}
+    for (metric, load), errors in sorted(residuals.items()):
+        if len(errors) < _ENOUGH_ROWS and load != "all":
+            continue
+        ordered = sorted(errors)
+        tail = (1 - _LEVEL) / 2
+        low = ordered[max(0, math.ceil(tail * (len(ordered) + 1)) - 1)]
+        high = ordered[min(len(ordered) - 1, math.ceil((1 - tail) * (len(ordered) + 1)) - 1)]
+        cell = {"low": float(f"{math.exp(low):.4g}"), "high": float(f"{math.exp(high):.4g}"), "rows": len(ordered)}
+        found[f"{metric}/{load}"] = cell
+    return found
+
+
+def document() -> str:
+    rows, _ = load_rows()
+    used = [r for r in rows if r.role == "calibration" and r.kind == "dense" and r.point.gpu.vendor == "NVIDIA"]
+    data = Data(used)
+    constants = fit(data)
+    content = {
+        "source": "validation/fit.py on the calibration rows of validation/data/serving.jsonl.gz (dense, NVIDIA)",
+        "rows": len(used),
+        "loss": float(f"{loss(data, weights(data), constants):.4g}"),
+        "constants": asdict(constants),
+        "residuals": quantiles(left_out_residuals(used)),
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def main() -> int:
+    text = document()
+    if "--check" in sys.argv:
+        return 0 if OUT.read_text() == text else 1
+    OUT.write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

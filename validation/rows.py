@@ -1,0 +1,160 @@
+"""Measured rows → questions for the planner and the figures to compare its answers with.
+
+Which rows can be judged at all is decided here, once, for the fit and the report: vLLM, a dense model whose shapes
+the bundled catalogue has, a GPU of the catalogue, lengths stated, no speculation, no disaggregation.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from inferplan.cases import Case, explain_validation, question_of
+from inferplan.errors import InferPlanError
+from inferplan.performance import ServingPoint
+
+DATA = Path(__file__).parent / "data"
+# TTFT above this is queueing: the same cut for fit, intervals and report.
+QUEUEING_MS = 4000.0
+# InferenceX draws lengths uniformly from 80–100 % of nominal.
+_DRAWN = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measurement. `truth`: metric (`tpot`, `ttft`, `throughput`, `e2e`) → (statistic, value in s or tokens/s)."""
+
+    id: str
+    source: str
+    role: str
+    gpu: str
+    model: str
+    quantization: str
+    kind: str
+    load: str
+    quality: int
+    point: ServingPoint
+    truth: tuple[tuple[str, str, float], ...]
+
+
+def load_rows(engine: str = "vLLM") -> tuple[list[Row], list[tuple[str, str]]]:
+    """(rows that can be judged, (id, reason) of those that can't)."""
+    found: list[Row] = []
+    left_out: list[tuple[str, str]] = []
+    aliases = json.loads((DATA / "model_aliases.json").read_text())["rules"]
+    with gzip.open(DATA / "serving.jsonl.gz", "rt") as lines:
+        for raw in map(json.loads, lines):
+            if raw["engine"] != engine or raw["role"] == "throughput_only":
+                continue
+            reason = _unfit(raw)
+            if reason is None:
+                try:
+                    found.append(_row(raw, aliases))
+                    continue
+                except InferPlanError as error:
+                    reason = error.code
+                except ValidationError as error:
+                    reason = explain_validation(error)
+            left_out.append((raw["id"], reason))
+    return found, left_out
+
+
+def _unfit(raw: dict[str, Any]) -> str | None:
+    if raw.get("disagg") or raw.get("spec_decode"):
+        return "disaggregated or speculative"
+    if not raw.get("isl") or not raw.get("osl") or not raw.get("gpu"):
+        return "lengths or GPU not stated"
+    if not (raw.get("tpot_usable") or raw.get("ttft_usable")):
+        return "neither TPOT nor TTFT usable"
+    return None
+
+
+def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
+    scale = _DRAWN if "db-dump" in json.dumps(raw) and raw["source"] == "aiconfigurator_silicon" else 1.0
+    fields: dict[str, Any] = {
+        "model": _model(raw["model_id"], aliases),
+        "gpu": raw["gpu"],
+        "tp": raw.get("tp") or 1,
+        "pp": raw.get("pp") or 1,
+        "dp": raw.get("dp") or 1,
+        "isl": round(raw["isl"] * scale),
+        "osl": round(raw["osl"] * scale),
+        "weight_quant": raw.get("quant_class") or raw.get("weight_quant"),
+        "kv_cache_dtype": raw["kv_dtype"] if raw.get("kv_dtype") not in (None, "auto") else None,
+        "enforce_eager": bool(raw.get("enforce_eager")),
+        "max_num_seqs": raw.get("max_num_seqs"),
+        "max_num_batched_tokens": raw.get("max_num_batched_tokens"),
+        "max_model_len": raw.get("max_model_len"),
+        "engine_version": raw.get("engine_version") or _era(raw),
+        **_load(raw),
+    }
+    question = question_of(Case.model_validate({k: v for k, v in fields.items() if v is not None}), "never")
+    single = raw.get("load_kind") == "single_stream" or fields.get("concurrency") == 1
+    return Row(
+        id=raw["id"],
+        source=raw["source"],
+        role=raw["role"],
+        gpu=raw["gpu"],
+        model=fields["model"],
+        quantization=fields["weight_quant"] or "",
+        kind=raw["model_kind"],
+        load="single" if single else "batched",
+        quality=raw.get("quality") or 0,
+        point=question.point,
+        truth=tuple(_truth(raw)),
+    )
+
+
+def _era(raw: dict[str, Any]) -> str | None:
+    """Rows of 2024 that state no version ran the first engine (V1 became the default in 0.8, March 2025)."""
+    return "0.6.0" if str(raw.get("date") or "").startswith("2024") else None
+
+
+def _model(model_id: str, aliases: list[list[str]]) -> str:
+    for pattern, target in aliases:
+        if re.search(pattern, model_id):
+            return target.replace("--", "/", 1)
+    return model_id
+
+
+def _load(raw: dict[str, Any]) -> dict[str, Any]:
+    if raw.get("load_kind") in ("all_at_once",) and raw.get("num_requests"):
+        return {"num_requests": raw["num_requests"]}
+    if raw.get("load_kind") == "static_batch":
+        return {"num_requests": raw.get("batch_or_concurrency") or 1}
+    if raw.get("request_rate") not in (None, 0, "inf"):
+        return {"request_rate": raw["request_rate"]}
+    return {"concurrency": raw.get("batch_or_concurrency") or 1}
+
+
+def _truth(raw: dict[str, Any]) -> list[tuple[str, str, float]]:
+    """What was measured, in seconds and tokens per second."""
+    metrics, found = raw["metrics"], []
+    if raw.get("tpot_usable"):
+        for statistic, names in (
+            ("mean", ("tpot_ms_mean", "itl_ms_mean")),
+            ("p50", ("tpot_ms_p50", "itl_ms_p50")),
+            ("mean", ("tpot_ms_unspecified", "itl_ms_unspecified", "tpot_ms_from_e2e_difference")),
+        ):
+            value = next((metrics[n] for n in names if metrics.get(n)), None)
+            if value:
+                found.append(("tpot", statistic, value / 1000))
+                break
+    if raw.get("ttft_usable"):
+        for statistic, name in (("mean", "ttft_ms_mean"), ("p50", "ttft_ms_p50"), ("mean", "ttft_ms_unspecified")):
+            if metrics.get(name):
+                found.append(("ttft", statistic, metrics[name] / 1000))
+                break
+    if raw.get("load_kind") == "static_batch" and metrics.get("e2e_ms_mean"):
+        found.append(("e2e", "mean", metrics["e2e_ms_mean"] / 1000))
+    elif raw.get("load_kind") == "single_stream" and metrics.get("output_tok_s"):
+        found.append(("e2e", "mean", raw["osl"] / metrics["output_tok_s"]))
+    if metrics.get("output_tok_s") and raw.get("tpot_usable"):
+        found.append(("throughput", "value", metrics["output_tok_s"]))
+    return found
