@@ -4,7 +4,7 @@ Column-parallel matrices divide their outputs by TP, row-parallel ones their inp
 divide by heads and are replicated when there are fewer heads than ranks, the vocabulary is padded to 64 rows and then
 divided, norms are replicated, tied embeddings are stored once. Quantized matrices: bits, plus scales and zero points;
 embeddings and LM head keep the model dtype. With PP the heaviest stage is given.
-Not counted: what a kernel repacks after loading (Marlin: same size), rotary tables (buffers, below 0.1 %).
+Not counted, as vLLM does not: a bias of the LM head. Not counted either: what a kernel repacks after loading (Marlin: same size), rotary tables (buffers, below 0.1 %).
 """
 
 from __future__ import annotations
@@ -64,13 +64,14 @@ def weights_bytes_per_rank(
     """Weight bytes on the heaviest rank of `tp` × `pp`; what isn't quantized is kept in `dtype`."""
     dtype_bytes = DTYPE_BYTES[dtype]
     per_layer = _layer_bytes(architecture, tp, quantization, dtype_bytes)
+    if quantization is not None and quantization.method == "fp8":
+        # The fp8 methods give every attention layer a scale for K and one for V, float32.
+        per_layer = [size + 2 * 4 for size in per_layer]
     embedding = padded_vocab(architecture.vocab_size) / tp * architecture.hidden_size * dtype_bytes
     outer = sum(matrix_bytes(m, tp, None, dtype_bytes) for m in architecture.outer)
     first = embedding + outer
     # A tied LM head is the embedding itself; on its own pipeline stage it is a copy.
     head = 0.0 if architecture.tied_embeddings and pp == 1 else embedding
-    if architecture.lm_head_bias:
-        head += padded_vocab(architecture.vocab_size) / tp * dtype_bytes
     last = head + _vector_bytes(architecture.vectors, dtype_bytes)
     stages = []
     begin = 0
