@@ -186,6 +186,8 @@ class Controller:
                     await self._one(key)
             finally:
                 self._queue.done(key)
+            # A reconcile that finds nothing to do never waits: let the watches and the Lease have their turn.
+            await asyncio.sleep(0)
 
     async def _one(self, key: Key) -> None:
         started = time.perf_counter()

@@ -74,6 +74,7 @@ GATE_BINDINGS = Kind(
     namespaced=False,
     label_selector=_OF_THE_CHART,
 )
+NAMESPACES = Kind("v1", "Namespace", "namespaces", namespaced=False)
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENTS = Kind("events.k8s.io/v1", "Event", "events")
 SECRETS = Kind("v1", "Secret", "secrets")
@@ -81,7 +82,7 @@ SECRETS = Kind("v1", "Secret", "secrets")
 # Kept in memory, in the order in which a start lists them.
 WATCHED = (GATE_POLICIES, GATE_BINDINGS, GPU_PROFILES, NODES, CONFIG_MAPS, DEPLOYMENTS, SERVICES, PODS, PLANS)
 
-_WRITTEN = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, LEASES, EVENTS)}
+_WRITTEN = {(kind.api_version, kind.kind): kind for kind in (*WATCHED, NAMESPACES, LEASES, EVENTS)}
 
 
 def kind_of(manifest: KubeObject) -> Kind:

@@ -11,7 +11,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,6 +28,8 @@ from inferplan_operator.manifests import MANAGED_BY, PLAN_LABEL, Serving, render
 SCHEMA = "inferplan.io/artifact/v1alpha1"
 ARTIFACT_KEY = "artifact.json"
 _SHORT = 12
+
+T = TypeVar("T")
 
 
 class ArtifactRefused(InferPlanError):
@@ -138,6 +141,12 @@ def owner_reference(plan: InferencePlan) -> dict[str, Any]:
     }
 
 
+@cache
+def _reader(kind: type[T]) -> TypeAdapter[T]:
+    # Building one takes milliseconds, and every look at a plan verifies what is stored.
+    return TypeAdapter(kind)
+
+
 def verify(config_map: KubeObject, digest: str, plan: InferencePlan) -> Artifact:
     """Re-hash and re-render what is stored. Raises ArtifactRefused naming the mismatch."""
     name = config_map["metadata"]["name"]
@@ -148,9 +157,9 @@ def verify(config_map: KubeObject, digest: str, plan: InferencePlan) -> Artifact
         content = json.loads(text)
         if content["schema"] != SCHEMA:
             raise ArtifactRefused(f"ConfigMap {name} has schema {content['schema']!r}, this operator reads {SCHEMA}")
-        decision = TypeAdapter(Decision).validate_python(content["decision"])
-        predicted = TypeAdapter(dict[str, Predicted]).validate_python(content["predicted"])
-        serving = TypeAdapter(Serving).validate_python(content["serving"])
+        decision = _reader(Decision).validate_python(content["decision"])
+        predicted = _reader(dict[str, Predicted]).validate_python(content["predicted"])
+        serving = _reader(Serving).validate_python(content["serving"])
         stored = content["manifests"]
         where = (content["namespace"], content["name"])
         intent, versions = canonical(content["intent"]), content["versions"]
