@@ -120,7 +120,7 @@ def _kept(node: Schema) -> Schema:
 
 
 def _pattern_rules(node: Schema) -> list[dict[str, str]]:
-    """A pattern of a spec as CEL; a status needs none, its writer is the operator alone."""
+    """A pattern as CEL, with a message that says what would work."""
     pattern = node.get("pattern")
     if pattern not in PATTERN_HELP:
         return []

@@ -26,6 +26,7 @@ from inferplan_operator.api.v1alpha1 import (
 
 ROOT = Path(__file__).parents[3]
 CHAT = yaml.safe_load((ROOT / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
+BAD = yaml.safe_load((ROOT / "tests/data/bad_plans.yaml").read_text(encoding="utf-8"))
 DIGEST = "sha256:" + "ab" * 32
 
 
@@ -115,31 +116,11 @@ def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-# What is refused: the document, and what the message must name. The same cases are tried on a real API server.
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("spec.model.id", "a;rm -rf b", ["spec.model.id", "a;rm -rf b", "Qwen/Qwen3-8B"]),
-        ("spec.workload.inputTokens", {"p50": 9, "p95": 3}, ["inputTokens", "p50 = 9", "p95 = 3"]),
-        ("spec.workload.requestRate", "1", ["spec.workload", "exactly one of requestRate", "concurrency"]),
-        ("spec.workload.concurrency", None, ["spec.workload", "exactly one of requestRate", "concurrency"]),
-        ("spec.workload.concurrency", -1, ["spec.workload.concurrency", "-1", "greater than or equal to 1"]),
-        ("spec.constraints.maxHourlyCost", "-3", ["maxHourlyCost", '"-3"', '"2.5"']),
-        ("spec.constraints.maxHourlyCost", 3, ["maxHourlyCost", "3", "quotes"]),
-        ("spec.objectives.minimise", "Money", ["minimise", "Money", "Cost"]),
-        ("spec.runtime", {"extraArgs": ["--host=0.0.0.0"]}, ["extraArgs[0]", "--host=0.0.0.0", "list of arguments"]),
-        ("spec.runtime", {"env": [{"name": "HF_TOKEN", "value": "x"}]}, ["env[0]", "HF_TOKEN", "tokenSecretRef"]),
-        ("spec.topology", "Disaggregated", ["UnsupportedTopology", "Disaggregated", "leave it out"]),
-        ("spec.runtime", {"extraArgs": ["--kv-transfer-config={}"]}, ["UnsupportedTopology", "extraArgs"]),
-        ("spec.prefill", {}, ["spec.prefill", "unknown field", "kubectl explain ipl.spec"]),
-        ("spec.approval", {"digest": "sha256:аbc"}, ["spec.approval.digest", "sha256:аbc", "hexadecimal"]),
-        ("metadata.name", "8b", ["metadata.name = 8b", "starting with a letter"]),
-    ],
-)
-def test_bad_input_names_field_value_and_what_would_work(path: str, value: Any, said: list[str]) -> None:
+@pytest.mark.parametrize("case", BAD, ids=lambda case: f"{case['path']}={case['value']}")
+def test_bad_input_names_field_value_and_what_would_work(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse_plan(changed(path, value))
-    for text in said:
+        parse_plan(changed(case["path"], case["value"]))
+    for text in case["said"]:
         assert text in caught.value.message
 
 
