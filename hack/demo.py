@@ -8,6 +8,7 @@ What is shown is what ran: every `$` line is a command of yours to repeat. All o
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 import time
@@ -50,15 +51,16 @@ def tell(cluster: Cluster) -> None:
     show(cluster, "editor", "get", "ipl", "-A")
     inferplan(cluster, "editor", "status", NAME, "-n", NAMESPACE)
     chapter("Nothing runs: a recommendation is only a recommendation")
-    show(cluster, "editor", "get", "deployments,pods", "-n", NAMESPACE)
+    show(cluster, "admin", "get", "deployments,pods", "-n", NAMESPACE)
     chapter("Edith may not approve: the API server says no")
-    inferplan(cluster, "editor", "approve", NAME, "-n", NAMESPACE, "--digest", digest, "--yes")
+    approval = json.dumps({"spec": {"approval": {"digest": digest}}})
+    show(cluster, "editor", "patch", "ipl", NAME, "-n", NAMESPACE, "--type=merge", "-p", approval)
     chapter("April, an approver, approves exactly this recommendation")
     inferplan(cluster, "approver", "approve", NAME, "-n", NAMESPACE, "--digest", digest, "--yes")
     cluster.wait(lambda: available(cluster), 90, "the approved pods to be ready")
     chapter("Now it is deployed; the scheduler bound the pods to nodes of the approved GPU type")
     columns = "NAME:.metadata.name,NODE:.spec.nodeName,PHASE:.status.phase"
-    show(cluster, "approver", "get", "deployments", "-n", NAMESPACE)
+    show(cluster, "admin", "get", "deployments", "-n", NAMESPACE)
     show(cluster, "admin", "get", "pods", "-n", NAMESPACE, "-o", f"custom-columns={columns}")
     show(cluster, "approver", "get", "ipl", "-A")
     show(cluster, "admin", "get", "events", "-n", NAMESPACE, "--field-selector", "involvedObject.kind=InferencePlan")
@@ -95,18 +97,19 @@ def inferplan(cluster: Cluster, person: str, *arguments: str) -> None:
 
 
 def finish(cluster: Cluster, seconds: float) -> None:
-    config = cluster.kubeconfig("approver")
+    config, editor = (cluster.kubeconfig(p).relative_to(ROOT) for p in ("approver", "editor"))
+    tools = cluster.bin.relative_to(ROOT) if cluster.bin.is_relative_to(ROOT) else cluster.bin
     print(
         f"""
 == Done in {seconds:.0f} s; everything is left running. Try (from this folder):
 
-  export PATH={cluster.bin}:$PWD/.venv/bin:$PATH
-  export KUBECONFIG={config}     # April, the approver; editor.kubeconfig, viewer.kubeconfig lie beside it
+  export PATH=$PWD/{tools}:$PWD/.venv/bin:$PATH
+  export KUBECONFIG=$PWD/{config}     # April, the approver; editor.kubeconfig, viewer.kubeconfig lie beside it
   kubectl get ipl -A -o wide
   kubectl explain ipl.spec.workload
   kubectl inferplan status {NAME} -n {NAMESPACE}
   kubectl inferplan plan -f examples/chat-8b.yaml
-  kubectl --kubeconfig {cluster.kubeconfig("editor")} patch ipl {NAME} -n {NAMESPACE} --type merge \\
+  kubectl --kubeconfig {editor} patch ipl {NAME} -n {NAMESPACE} --type merge \\
     -p '{{"spec":{{"workload":{{"concurrency":200}}}}}}'     # a new recommendation waits, the approved one runs on
   make demo-down
 """

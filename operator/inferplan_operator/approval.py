@@ -59,7 +59,9 @@ def _recommendation_lines(recommendation: Stored) -> list[str]:
         f"{d['kvCacheDtype']} KV cache",
         f"  max_model_len {d['maxModelLen']}, max_num_seqs {d['maxNumSeqs']}, image {d['image']}",
     ]
-    for name, p in (recommendation.get("predicted") or {}).items():
+    predicted = recommendation.get("predicted") or {}
+    for name in sorted(predicted, key=lambda n: list(LABELS).index(n) if n in LABELS else len(LABELS)):
+        p = predicted[name]
         shown = quantity(p.get("value"), p.get("unit", ""))
         ends = f"{p.get('low')} – {p.get('high')}" if p.get("low") != p.get("high") else "exact"
         lines.append(f"    {LABELS.get(name, name):30s} {shown:18s} {ends:22s} {p.get('basis', '')}")
