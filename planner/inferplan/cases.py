@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
 from inferplan.errors import InferPlanError, InvalidInput
@@ -25,6 +26,13 @@ _GIB = 2**30
 _MAX_TOKENS = 100_000_000
 Tokens = Annotated[float, Field(gt=0, le=_MAX_TOKENS)]
 Ranks = Annotated[int, Field(ge=1, le=1024)]
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+
+
+def _unlimited(rate: object) -> object:
+    """Every spelling of infinity (JSON's `Infinity`, "inf", "Infinity") as "inf": what benchmark clients write."""
+    infinite = isinstance(rate, str) and rate.strip().lower() in ("inf", "infinity")
+    return "inf" if infinite or rate == math.inf else rate
 
 
 class Case(BaseModel):
@@ -61,7 +69,7 @@ class Case(BaseModel):
     osl: Tokens
     length_cv: Annotated[float, Field(ge=0, le=20)] = 0.0
     concurrency: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    request_rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    request_rate: Annotated[Rate | Literal["inf"], BeforeValidator(_unlimited)] | None = None
     num_requests: Annotated[int, Field(ge=1, le=10_000_000)] | None = None
     prefix_hit_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     speculative: str | None = None
@@ -102,6 +110,8 @@ class Case(BaseModel):
         )
 
     def _load(self) -> Load:
+        if self.request_rate == "inf":
+            return self._unlimited_load()
         loads: list[Load] = []
         if self.concurrency is not None:
             loads.append(Concurrency(self.concurrency))
@@ -115,6 +125,17 @@ class Case(BaseModel):
                 f"or num_requests (all at once); got concurrency={self.concurrency}, request_rate={self.request_rate}"
             )
         return loads[0]
+
+    def _unlimited_load(self) -> Load:
+        """An infinite rate as benchmark clients mean it: a closed loop if concurrency is limited, else all at once."""
+        if self.concurrency is not None:
+            return Concurrency(self.concurrency)
+        if self.num_requests is not None:
+            return Burst(self.num_requests)
+        raise InvalidInput(
+            "request_rate='inf': say how many requests: num_requests (all sent at once) or concurrency (closed loop), "
+            "or give a finite request_rate (requests per second)"
+        )
 
     def refuse_unmodelled(self) -> None:
         if self.speculative:

@@ -58,10 +58,20 @@ def candidates(points: Sequence[ServingPoint]) -> Candidates:
 
 
 def running_cap(memory: MemoryPlan, config: ResolvedConfig, workload: Workload) -> float:
-    """Requests that may run at once: max_num_seqs, or what the KV cache holds of requests halfway through."""
+    """Requests that may run at once: max_num_seqs, or what the KV cache holds of requests halfway through.
+
+    Of a deployment that would not start (its context is longer than its cache, mostly) the bytes still say how many
+    requests of this length fit: the answer for the same deployment with a max_model_len that starts.
+    """
     held = workload.input_tokens.mean_tokens + workload.output_tokens.mean_tokens / 2
-    room = requests_that_fit(memory, held) if memory.starts else float(config.max_num_seqs)
-    return max(1.0, min(float(config.max_num_seqs), room))
+    sequences = float(config.max_num_seqs)
+    if memory.starts:
+        room = requests_that_fit(memory, held)
+    elif memory.kv_bytes_per_token_per_rank > 0:
+        room = memory.available_kv_cache_bytes / (held * memory.kv_bytes_per_token_per_rank)
+    else:
+        room = sequences
+    return max(1.0, min(sequences, room))
 
 
 def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:

@@ -29,6 +29,8 @@ from inferplan.performance.constants import Constants
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+# Through the host's memory: what is left where a data sheet names no link.
+_NO_LINK = 8e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config
         activation_bytes_per_token=moved,
         reduce_bytes_per_token=architecture.hidden_size * 2.0,
         reduces=2.0 * layers if tp > 1 else 0.0,
-        link_bandwidth=max(gpu.link.bandwidth_bytes_per_second, 1e9) * tp / (2.0 * max(tp - 1, 1)),
+        link_bandwidth=max(gpu.link.bandwidth_among(tp), _NO_LINK) * tp / (2.0 * max(tp - 1, 1)),
         switched=1.0 if switched else 0.0,
         layers=float(layers),
         pipeline=float(pp),
