@@ -1,4 +1,4 @@
-"""Whether the three gates stand: policies and bindings that the chart installs and that only deny, never audit."""
+"""Whether the gates stand: policies and bindings that the chart installs and that only deny, never audit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from inferplan_operator.cluster.kinds import KubeObject
 
-GATE_NAMES = ("inferplan-approval", "inferplan-deploy", "inferplan-status")
+# The first three are the contract; inferplan-shape and inferplan-children are what they rest on.
+GATE_NAMES = ("inferplan-approval", "inferplan-deploy", "inferplan-status", "inferplan-shape", "inferplan-children")
 
 
 def gates_installed(policies: Iterable[KubeObject], bindings: Iterable[KubeObject]) -> bool:
-    """All three policies fail closed and are bound with Deny."""
+    """All policies fail closed and are bound with Deny."""
     closed = {
         policy["metadata"]["name"]
         for policy in policies
