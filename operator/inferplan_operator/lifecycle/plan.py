@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferplan.errors import InferPlanError
+from inferplan.errors import InferPlanError, InvalidInput
 from inferplan.planning import Choice, Infeasible, Predicted
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.digest import (
@@ -89,7 +89,9 @@ def _outcome_conditions(outcome: Offer | Infeasible | InferPlanError | None, con
         conditions.set("Feasible", "True", "Feasible", "every limit holds")
     else:
         conditions.set("InputsResolved", "False", outcome.code, outcome.message)
-        conditions.set("Feasible", "Unknown", outcome.code, outcome.message)
+        # A spec that means nothing can't be feasible; a model that can't be read now may well be.
+        feasible = "False" if isinstance(outcome, InvalidInput) else "Unknown"
+        conditions.set("Feasible", feasible, outcome.code, outcome.message)
         conditions.set("Planned", "False", outcome.code, outcome.message)
 
 

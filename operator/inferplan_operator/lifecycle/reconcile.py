@@ -101,7 +101,8 @@ def _planned_event(observed: Observed, planned: Planned) -> EventRecord | None:
 def _infeasible_event(conditions: Conditions) -> EventRecord | None:
     if not conditions.moved("Feasible") or conditions.current["Feasible"]["status"] != "False":
         return None
-    return EventRecord("Warning", "Infeasible", conditions.message("Feasible"))
+    reason = "Infeasible" if conditions.is_true("InputsResolved") else "InvalidPlan"
+    return EventRecord("Warning", reason, conditions.message("Feasible"))
 
 
 def _approval_event(conditions: Conditions) -> EventRecord | None:
