@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from api_page import api
+
 from inferplan.hardware import GPU, Link, catalog
 
 ROOT = Path(__file__).parents[1]
@@ -140,7 +142,7 @@ def _sources(gpus: Iterable[GPU]) -> str:
     return "## Sources\n\n" + "\n".join(lines)
 
 
-PAGES = (Page("docs/hardware.md", hardware),)
+PAGES = (Page("docs/hardware.md", hardware), Page("docs/api.md", api))
 
 
 def main() -> int:
