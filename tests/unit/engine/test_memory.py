@@ -1,0 +1,139 @@
+"""Invariants of the memory model, and the refusals that need no memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, requests_that_fit, resolve
+from inferplan.errors import InvalidInput
+from inferplan.hardware import resolve_gpu
+from inferplan.model.hub import resolve_model
+
+GIB = 2**30
+MODELS = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.2-1B", "microsoft/Phi-3-mini-4k-instruct", "allenai/Olmo-3-7B-Instruct")
+models = st.sampled_from(MODELS)
+
+
+def plan(model: str, gpu: str = "H100-SXM", **options: object) -> MemoryPlan:
+    architecture = resolve_model(model, hub="never").architecture
+    card = resolve_gpu(gpu)
+    return plan_memory(architecture, card, resolve(EngineConfig(**options), architecture, card))  # type: ignore[arg-type]
+
+
+@given(model=models, less=st.integers(0, 200 * GIB), more=st.integers(0, 200 * GIB))
+def test_more_memory_never_means_fewer_blocks(model: str, less: int, more: int) -> None:
+    low, high = sorted((less, more))
+    few, many = (plan(model, available_kv_cache_bytes=size) for size in (low, high))
+    assert few.num_gpu_blocks <= many.num_gpu_blocks
+    assert few.kv_cache_tokens <= many.kv_cache_tokens
+
+
+@given(model=models, tp=st.sampled_from([1, 2, 4]))
+def test_more_tensor_parallelism_never_means_more_weight_per_gpu(model: str, tp: int) -> None:
+    assert (
+        plan(model, tensor_parallel_size=2 * tp).weights_bytes_per_rank
+        <= plan(model, tensor_parallel_size=tp).weights_bytes_per_rank
+    )
+
+
+@given(model=models, length=st.integers(16, 4096), longer=st.integers(16, 4096))
+def test_a_longer_context_never_starts_where_a_shorter_one_does_not(model: str, length: int, longer: int) -> None:
+    short, long = sorted((length, longer))
+    if plan(model, max_model_len=long, available_kv_cache_bytes=GIB).starts:
+        assert plan(model, max_model_len=short, available_kv_cache_bytes=GIB).starts
+
+
+@settings(max_examples=50)
+@given(model=models, size=st.integers(2**24, 4 * GIB))
+def test_the_named_context_starts_and_one_token_more_does_not(model: str, size: int) -> None:
+    refused = plan(model, available_kv_cache_bytes=size)
+    assume(not refused.starts and refused.start_errors[0].code == "ContextExceedsKVCache")
+    words = [w for w in refused.start_errors[0].fix.replace(",", " ").split() if w.isdigit()]
+    assume(words)
+    longest = int(words[0])
+    assert plan(model, max_model_len=longest, available_kv_cache_bytes=size).starts
+    assert not plan(model, max_model_len=longest + 1, available_kv_cache_bytes=size).starts
+
+
+@given(model=models, tokens=st.integers(1, 100_000))
+def test_longer_requests_never_fit_more_often(model: str, tokens: int) -> None:
+    held = plan(model)
+    assert requests_that_fit(held, tokens + 1) <= requests_that_fit(held, tokens)
+
+
+def test_fp8_kv_holds_twice_the_tokens() -> None:
+    plain, narrow = (plan(MODELS[0], kv_cache_dtype=k, available_kv_cache_bytes=GIB) for k in ("auto", "fp8"))
+    assert narrow.num_gpu_blocks == 2 * plain.num_gpu_blocks
+
+
+def test_utilization_is_a_fraction_of_the_total() -> None:
+    low, high = (plan(MODELS[0], gpu_memory_utilization=u) for u in (0.8, 0.9))
+    difference = high.available_kv_cache_bytes - low.available_kv_cache_bytes
+    assert difference == pytest.approx(0.1 * high.total_memory_bytes, abs=2)
+
+
+def test_graphs_count_since_0_21_only() -> None:
+    old, new = (plan(MODELS[0], version=v, gpu_memory_utilization=0.9) for v in ("0.20.0", "0.21.0"))
+    assert old.cuda_graph_bytes == 0 < new.cuda_graph_bytes
+    assert plan(MODELS[0], enforce_eager=True).cuda_graph_bytes == 0
+
+
+@pytest.mark.parametrize("version", ["0.5.0", "0.99.0"])
+def test_a_version_outside_the_table_is_said(version: str) -> None:
+    assert any("EngineVersionUnknown" in w for w in plan(MODELS[0], version=version).warnings)
+
+
+@pytest.mark.parametrize(
+    ("options", "gpu", "code"),
+    [
+        ({"tensor_parallel_size": 3}, "H100-SXM", "HeadsNotDivisible"),
+        ({"max_model_len": 10**6}, "H100-SXM", "ContextAboveModelLimit"),
+        ({"enable_expert_parallel": True}, "H100-SXM", "ExpertParallelWithoutExperts"),
+        ({"decode_context_parallel_size": 2, "tensor_parallel_size": 8}, "H100-SXM", "ContextParallelNeedsRanks"),
+        ({"pipeline_parallel_size": 100}, "H100-SXM", "PipelineDeeperThanModel"),
+        ({"weight_quantization": "awq"}, "V100", "QuantizationNotOnThisGPU"),
+        ({"weight_quantization": "gguf"}, "H100-SXM", "QuantizationNeedsPlugin"),
+        ({}, "T4", "NoMemoryLeft"),
+    ],
+)
+def test_every_refusal_has_its_code_and_a_way_out(options: dict[str, object], gpu: str, code: str) -> None:
+    refused = plan(MODELS[0], gpu, **options)
+    assert [e.code for e in refused.start_errors] == [code]
+    assert refused.start_errors[0].fix
+    assert (refused.num_gpu_blocks, refused.kv_cache_tokens, refused.max_concurrency) == (0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"tensor_parallel_size": 0}, "tp=0"),
+        ({"gpu_memory_utilization": 0.0}, "gpu_memory_utilization"),
+        ({"block_size": 17}, "block_size=17"),
+        ({"version": "newest"}, "newest"),
+        ({"kv_cache_dtype": "fp3"}, "fp3"),
+    ],
+)
+def test_a_value_without_meaning_is_an_error_that_names_it(options: dict[str, object], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        plan(MODELS[0], **options)
+
+
+def test_bfloat16_falls_back_on_a_gpu_without_it() -> None:
+    architecture = resolve_model("Qwen/Qwen3-0.6B", hub="never").architecture
+    config = resolve(EngineConfig(), architecture, resolve_gpu("T4"))
+    assert config.dtype == "float16"
+    assert any("DtypeFallback" in w for w in config.warnings)
+
+
+def test_a_bigger_card_of_the_same_type_has_more_tokens() -> None:
+    architecture = resolve_model(MODELS[0], hub="never").architecture
+    card = resolve_gpu("L40S")
+    bigger = replace(card, memory_bytes=card.memory_bytes + 8 * GIB)
+    tokens = [
+        plan_memory(architecture, g, resolve(EngineConfig(), architecture, g)).kv_cache_tokens for g in (card, bigger)
+    ]
+    assert tokens[0] < tokens[1]

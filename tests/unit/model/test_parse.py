@@ -1,0 +1,151 @@
+"""config.json → Architecture: fields read, bad ones named, parameter counts as published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
+from inferplan.model import Attention, parse_architecture, quantization_named
+from inferplan.model.hub import bundled_models, resolve_model
+from inferplan.model.size import checkpoint_parameters
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 32,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters"),
+    [
+        # Totals that the checkpoints' safetensors headers state (Hugging Face model pages).
+        ("meta-llama/Meta-Llama-3.1-8B", 8_030_261_248),
+        ("meta-llama/Llama-3.2-1B", 1_235_814_400),
+        ("Qwen/Qwen2.5-7B-Instruct", 7_615_616_512),
+        ("Qwen/Qwen3-8B", 8_190_735_360),
+        ("Qwen/Qwen3-0.6B", 596_049_920),
+        ("mistralai/Mistral-7B-Instruct-v0.3", 7_248_023_552),
+        ("microsoft/phi-2", 2_779_683_840),
+    ],
+)
+def test_parameters_are_the_published_ones(model: str, parameters: int) -> None:
+    assert checkpoint_parameters(resolve_model(model, hub="never").architecture) == parameters
+
+
+@pytest.mark.parametrize("field", ["hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size"])
+def test_a_missing_field_is_named(field: str) -> None:
+    with pytest.raises(InvalidModelConfig, match=field):
+        parse_architecture({k: v for k, v in LLAMA.items() if k != field})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"hidden_size": -1}, "hidden_size"),
+        ({"hidden_size": "4096"}, "hidden_size"),
+        ({"hidden_size": True}, "hidden_size"),
+        ({"num_key_value_heads": 7}, "num_attention_heads"),
+        ({"num_hidden_layers": 10**6}, "num_hidden_layers"),
+        ({"torch_dtype": "int4"}, "torch_dtype"),
+        ({"architectures": []}, "architectures"),
+        ({"quantization_config": {"quant_method": "magic"}}, "magic"),
+    ],
+)
+def test_an_absurd_field_is_named(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidModelConfig, match=said):
+        parse_architecture({**LLAMA, **changes})
+
+
+def test_a_class_in_no_parser_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedArchitecture, match="BrandNewForCausalLM"):
+        parse_architecture({**LLAMA, "architectures": ["BrandNewForCausalLM"]})
+
+
+def test_every_bundled_model_is_read_or_refused_by_name() -> None:
+    read = refused = 0
+    for model in bundled_models():
+        try:
+            resolve_model(model, hub="never")
+            read += 1
+        except UnsupportedArchitecture:
+            refused += 1
+    assert read + refused == len(bundled_models()) == 135
+    assert read >= 46
+
+
+@pytest.mark.parametrize(
+    ("scaling", "limit"),
+    [
+        (None, 131072),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}, 131072),
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}, 131072),
+        ({"type": "linear", "factor": 2.0}, 262144),
+    ],
+)
+def test_the_context_limit_follows_rope_scaling(scaling: dict[str, Any] | None, limit: int) -> None:
+    assert parse_architecture({**LLAMA, "rope_scaling": scaling}).max_position_embeddings == limit
+
+
+def test_a_window_is_read_where_it_is_in_use() -> None:
+    def windows(changes: dict[str, Any]) -> set[int | None]:
+        layers = parse_architecture({**LLAMA, **changes}).layers
+        return {layer.mixer.window_tokens for layer in layers if isinstance(layer.mixer, Attention)}
+
+    assert windows({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}) == {4096}
+    assert windows({"architectures": ["MistralForCausalLM"], "sliding_window": None}) == {None}
+    assert windows({"architectures": ["Qwen2ForCausalLM"], "sliding_window": 4096, "use_sliding_window": False}) == {
+        None
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "method", "bits", "group"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": 64}, "awq", 4, 64),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, "gptq-int8", 8, None),
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "fp8", 8, None),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "bitsandbytes", 4, 64),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 4, "type": "int", "group_size": 128}, "input_activations": None}
+                },
+            },
+            "w4a16",
+            4,
+            128,
+        ),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 8, "type": "int"}, "input_activations": {"num_bits": 8}}
+                },
+            },
+            "w8a8",
+            8,
+            None,
+        ),
+    ],
+)
+def test_quantization_configs(section: dict[str, Any], method: str, bits: int, group: int | None) -> None:
+    found = parse_architecture({**LLAMA, "quantization_config": section}).quantization
+    assert found is not None
+    assert (found.method, found.weight_bits, found.group_size) == (method, bits, group)
+
+
+@given(st.sampled_from(["fp8", "awq", "gptq", "w4a16", "nvfp4", "bf16"]), st.sampled_from([str.upper, str.title, str]))
+def test_names_are_read_in_any_case(name: str, spelled: Any) -> None:
+    assert quantization_named(f" {spelled(name)} ") == quantization_named(name)
