@@ -113,6 +113,8 @@ def most_replicas(shape: Shape, request: PlanningRequest, inputs: Inputs, price:
     room = inventory_replicas(shape, inputs)
     if room is not None:
         limits.append(room)
-    if request.constraints.max_hourly_usd is not None and price is not None:
-        limits.append(int(request.constraints.max_hourly_usd / (price * shape.gpus) + 1e-9))
+    if request.constraints.max_hourly_usd is not None:
+        # Without a price no budget can hold, not even for one replica.
+        afforded = 0 if price is None else int(request.constraints.max_hourly_usd / (price * shape.gpus) + 1e-9)
+        limits.append(afforded)
     return max(0, min(limits))
