@@ -34,32 +34,39 @@ OUT = Path(__file__).parents[1] / "planner/inferplan/performance/data/constants.
 # Where the search starts: plausible values, not results.
 START = Constants(
     weight_bandwidth=0.80,
+    packed_bandwidth=0.75,
     kv_bandwidth=0.70,
+    kv_bandwidth_v0=0.50,
     compute=0.60,
     attention_compute=0.40,
     link_bandwidth=0.50,
-    switch_latency=8e-6,
+    switch_latency=5e-6,
     pcie_latency=25e-6,
     layer_gap=8e-6,
+    eager_layer=1e-4,
     step_host=1e-3,
-    step_host_v0=4e-3,
-    eager_layer=3e-4,
+    step_host_v0=3e-3,
     request_host=10e-3,
-    bunching=0.3,
+    token_host=5e-6,
+    bunching=0.1,
 )
-# Efficiencies can't exceed the spec sheet; times can't be negative.
+# Efficiencies can't exceed the spec sheet; times can't be negative. `pcie_latency` stays at its start: no calibration
+# row has several GPUs on PCIe.
 BOUNDS = {
     "weight_bandwidth": (0.3, 1.0),
+    "packed_bandwidth": (0.3, 1.0),
     "kv_bandwidth": (0.1, 1.0),
+    "kv_bandwidth_v0": (0.1, 1.0),
     "compute": (0.1, 1.0),
     "attention_compute": (0.05, 1.0),
     "link_bandwidth": (0.05, 1.0),
     "switch_latency": (1e-6, 1e-4),
-    "pcie_latency": (1e-6, 5e-4),
     "layer_gap": (1e-7, 1e-4),
+    "eager_layer": (1e-6, 1e-3),
     "step_host": (1e-5, 1e-2),
     "step_host_v0": (1e-5, 5e-2),
     "request_host": (1e-4, 0.2),
+    "token_host": (1e-8, 1e-4),
     "bunching": (1e-3, 3.0),
 }
 _HUBER = 0.1

@@ -24,6 +24,11 @@ DATA = Path(__file__).parent / "data"
 QUEUEING_MS = 4000.0
 # InferenceX draws lengths uniformly from 80–100 % of nominal.
 _DRAWN = 0.9
+# The source says "A100"; its machine, Polaris, has the 40 GB card (arXiv 2411.00136, ALCF's description of Polaris).
+_FORM_FACTORS = {("argonne_llm_inference_bench", "A100"): "A100-SXM-40GB"}
+_CACHED = "needs up to 94 % of the spec sheet's fp8 rate sustained (2,000-token prompts, 64 users): prompts were cached"
+_NOT_STATED = "prompt length is a maximum, not the length: 2,048 tokens would need 112 % of the spec sheet's rate"
+_OLD_KERNELS = "int4 and int8 kernels of vLLM 0.4.2, since replaced (Marlin): half the speed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,17 @@ def _unfit(raw: dict[str, Any]) -> str | None:
         return "lengths or GPU not stated"
     if not (raw.get("tpot_usable") or raw.get("ttft_usable")):
         return "neither TPOT nor TTFT usable"
+    return _contradicted(raw)
+
+
+def _contradicted(raw: dict[str, Any]) -> str | None:
+    """Why physics or the kernels of its time speak against a row; the report lists them."""
+    if "nvidia_Llama-3.1-8B-Instruct-FP8.csv" in (raw.get("notes") or ""):
+        return _CACHED
+    if raw["source"] == "ree2raz_l4_a100" and raw["isl"] > 256:
+        return _NOT_STATED
+    if raw["source"] == "qwen_docs_speed" and raw.get("engine_version") == "0.4.2" and raw["quant_class"] != "bf16":
+        return _OLD_KERNELS
     return None
 
 
@@ -79,19 +95,19 @@ def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
     scale = _DRAWN if "db-dump" in json.dumps(raw) and raw["source"] == "aiconfigurator_silicon" else 1.0
     fields: dict[str, Any] = {
         "model": _model(raw["model_id"], aliases),
-        "gpu": raw["gpu"],
+        "gpu": _FORM_FACTORS.get((raw["source"], raw["gpu"]), raw["gpu"]),
         "tp": raw.get("tp") or 1,
         "pp": raw.get("pp") or 1,
         "dp": raw.get("dp") or 1,
         "isl": round(raw["isl"] * scale),
         "osl": round(raw["osl"] * scale),
         "weight_quant": raw.get("quant_class") or raw.get("weight_quant"),
-        "kv_cache_dtype": raw["kv_dtype"] if raw.get("kv_dtype") not in (None, "auto") else None,
+        "kv_cache_dtype": raw["kv_dtype"] if raw.get("kv_dtype") not in (None, "auto", "fp16") else None,
         "enforce_eager": bool(raw.get("enforce_eager")),
         "max_num_seqs": raw.get("max_num_seqs"),
         "max_num_batched_tokens": raw.get("max_num_batched_tokens"),
         "max_model_len": raw.get("max_model_len"),
-        "engine_version": raw.get("engine_version") or _era(raw),
+        "engine_version": (raw.get("engine_version") or _era(raw) or "").removeprefix("vllm-") or None,
         **_load(raw),
     }
     question = question_of(Case.model_validate({k: v for k, v in fields.items() if v is not None}), "never")
@@ -100,7 +116,7 @@ def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
         id=raw["id"],
         source=raw["source"],
         role=raw["role"],
-        gpu=raw["gpu"],
+        gpu=fields["gpu"],
         model=fields["model"],
         quantization=fields["weight_quant"] or "",
         kind=raw["model_kind"],
@@ -146,7 +162,8 @@ def _truth(raw: dict[str, Any]) -> list[tuple[str, str, float]]:
             if value:
                 found.append(("tpot", statistic, value / 1000))
                 break
-    if raw.get("ttft_usable"):
+    # Where the length is only a maximum, TTFT says nothing about prefill.
+    if raw.get("ttft_usable") and "input_len_is_max_not_exact" not in raw["flags"]:
         for statistic, name in (("mean", "ttft_ms_mean"), ("p50", "ttft_ms_p50"), ("mean", "ttft_ms_unspecified")):
             if metrics.get(name):
                 found.append(("ttft", statistic, metrics[name] / 1000))

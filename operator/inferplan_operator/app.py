@@ -23,7 +23,7 @@ import kopf
 from inferplan_operator.cluster.controller import Controller
 from inferplan_operator.cluster.kinds import WATCHED
 from inferplan_operator.cluster.lease import Leadership
-from inferplan_operator.cluster.server import ApiServer, load_credentials
+from inferplan_operator.cluster.server import PAGE_SIZE, ApiServer, load_credentials
 from inferplan_operator.config import OperatorConfig
 from inferplan_operator.metrics import Metrics
 from inferplan_operator.probes import serve
@@ -173,7 +173,7 @@ def _settings() -> kopf.OperatorSettings:
     settings.peering.standalone = True
     settings.networking.error_backoffs = _Backoffs()
     settings.persistence.diffbase_storage = _NoDiffs()
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = PAGE_SIZE
     for kind in WATCHED:
         selector = (kind.group, kind.version, kind.plural)
         if kind.label_selector:

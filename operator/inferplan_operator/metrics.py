@@ -62,7 +62,7 @@ class Metrics:
             registry=registry,
         )
         self._status_of: dict[tuple[str, str], str] = {}
-        self._predicted_of: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        self._predicted_of: dict[tuple[str, str], Mapping[tuple[str, str], float]] = {}
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The metrics page in the format the scraper accepts, and its content type."""
@@ -82,15 +82,18 @@ class Metrics:
                 self.plans.labels(previous).dec()
             self.plans.labels(status).inc()
             self._status_of[plan] = status
-        for gone in self._predicted_of.get(plan, set()) - set(predicted):
+        shown = self._predicted_of.get(plan, {})
+        if shown == predicted:
+            return
+        for gone in set(shown) - set(predicted):
             self.predicted.remove(namespace, name, *gone)
         for (figure, bound), value in predicted.items():
             self.predicted.labels(namespace, name, figure, bound).set(value)
-        self._predicted_of[plan] = set(predicted)
+        self._predicted_of[plan] = predicted
 
     def forget_plan(self, namespace: str, name: str) -> None:
         plan = (namespace, name)
         if (status := self._status_of.pop(plan, None)) is not None:
             self.plans.labels(status).dec()
-        for figure, bound in self._predicted_of.pop(plan, set()):
+        for figure, bound in self._predicted_of.pop(plan, {}):
             self.predicted.remove(namespace, name, figure, bound)

@@ -47,10 +47,19 @@ class Cache:
 
     def observe(self, kind: Kind, manifest: KubeObject) -> None:
         """An object as the API server sent it."""
+        if (kept := self._keep(kind, manifest)) is not None:
+            self._changed(kind, kept)
+
+    def adopt(self, kind: Kind, manifest: KubeObject) -> None:
+        """The answer to a write of our own that the writer has taken into account: nobody needs to be told."""
+        self._keep(kind, manifest)
+
+    def _keep(self, kind: Kind, manifest: KubeObject) -> KubeObject | None:
+        """What is kept of the object; None where it is no news."""
         key = key_of(manifest)
         known = self._objects[kind].get(key)
         if _uid(manifest) in self._tombstones or (known is not None and not _newer(manifest, known)):
-            return
+            return None
         if known is not None:
             self._unlink(kind, known)
         # Field ownership is most of an object's size and nobody here reads it.
@@ -59,7 +68,7 @@ class Cache:
         self._objects[kind][key] = kept
         if (plan := plan_of(kept)) is not None:
             self._by_plan[kind][plan].add(key)
-        self._changed(kind, kept)
+        return kept
 
     def forget(self, kind: Kind, manifest: KubeObject) -> None:
         """The object is gone (its successor of the same name is another object)."""

@@ -220,6 +220,7 @@ class Controller:
                 logger.warning("denied by the API server" if outcome.result == "denied" else "retrying", extra=extra)
         else:
             self._queue.succeeded(key)
+            self._queue.cancel(key)
             if outcome.again_seconds is not None:
                 self._queue.add_after(key, outcome.again_seconds)
         manifest = self._cache.get(PLANS, key)

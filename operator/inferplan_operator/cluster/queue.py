@@ -27,7 +27,7 @@ class WorkQueue(Generic[K]):
         self._waiting: set[K] = set()  # in _ready
         self._working: set[K] = set()
         self._again: set[K] = set()  # named while being worked on
-        self._timers: dict[K, tuple[float, asyncio.TimerHandle]] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
         self._failures: dict[K, int] = {}
         self._added: dict[K, float] = {}
 
@@ -49,15 +49,15 @@ class WorkQueue(Generic[K]):
             self._ready.put_nowait(key)
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Look at `key` after so long; of several such wishes the earliest counts."""
+        """Look at `key` after so long, instead of whenever was planned before."""
         loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
-        if key in self._timers:
-            planned, handle = self._timers[key]
-            if planned <= due:
-                return
-            handle.cancel()
-        self._timers[key] = (due, loop.call_at(due, self._fire, key))
+        self.cancel(key)
+        self._timers[key] = loop.call_later(seconds, self._fire, key)
+
+    def cancel(self, key: K) -> None:
+        """No look at `key` is planned any more."""
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
 
     def retry(self, key: K) -> float:
         """Look at `key` again after its own, growing delay (with jitter); returns the delay in seconds."""
@@ -75,8 +75,7 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Nothing more to do for `key`: no pending retry, no memory of failures."""
         self.succeeded(key)
-        if (timer := self._timers.pop(key, None)) is not None:
-            timer[1].cancel()
+        self.cancel(key)
 
     async def get(self) -> tuple[K, float]:
         """The next key and how many seconds it waited; `done` must follow."""

@@ -42,6 +42,8 @@ from inferplan_operator.lifecycle.types import Observed, OperatorSettings, Wante
 
 # A plan says "planning" only when that takes longer than people notice: one write instead of two.
 PATIENCE_SECONDS = 2.0
+# Where the status already speaks of this spec (after a restart, or when only the inputs changed) it stands for longer.
+PATIENCE_WITH_STATUS_SECONDS = 30.0
 # Applying changes what is observed (an artefact that exists now); so many rounds settle it within one run.
 _ROUNDS = 4
 # A foreign object under a child's name carries no label of ours, so no watch tells when it goes.
@@ -145,9 +147,14 @@ class _Run:
     async def carry_out(self, manifest: KubeObject) -> Outcome:
         observed = self._observe(manifest)
         if observed.outcome is None:
-            waited = self._shared._planner.waiting_seconds(self._key)
-            if waited < PATIENCE_SECONDS:
-                return Outcome("waiting", again_seconds=PATIENCE_SECONDS - waited + 0.01)
+            status, generation = observed.plan.status, observed.plan.metadata.generation
+            spoken = status is not None and status.observed_generation == generation
+            patience = PATIENCE_WITH_STATUS_SECONDS if spoken else PATIENCE_SECONDS
+            left = patience - self._shared._planner.waiting_seconds(self._key)
+            if left > 0:
+                if spoken:
+                    await self._settle(reconcile(observed))
+                return Outcome("waiting", again_seconds=left + 0.01)
         wanted, applied, denied = await self._settle(reconcile(observed))
         changed = await self._report(wanted) or applied
         self._sooner(wanted.requeue_seconds)
@@ -253,7 +260,7 @@ class _Run:
             kind, key = kind_of(write), key_of(write)
             self._guard()
             stored = await self._apply(kind, key, write)
-            self._cache.observe(kind, stored)
+            self._cache.adopt(kind, stored)
             self._memory.settled[(kind.kind, key)] = (_hash(write), _hash(projected(stored, write)))
             logger.info("applied", extra={"plan": str(self._key), "kind": kind.kind, "object": key.name})
         for manifest in deletes:
@@ -299,7 +306,10 @@ class _Run:
             "status": status,
         }
         stored = await self._server.apply(body, subresource="status")
-        self._cache.observe(PLANS, stored)
+        if stored["metadata"]["generation"] == metadata["generation"]:
+            self._cache.adopt(PLANS, stored)
+        else:
+            self._cache.observe(PLANS, stored)  # the spec moved meanwhile, and its own event is now an old one
         self._memory.settled[(PLANS.kind, self._key)] = (_hash(status), _hash(stored.get("status") or {}))
         return True
 

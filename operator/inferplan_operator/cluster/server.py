@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Requests are small; the API server itself gives up after 60 s (its --request-timeout).
 REQUEST_TIMEOUT_SECONDS = 30.0
-# Pages of a list, as client-go's informers ask for them: no answer of the API server grows without limit.
-PAGE_SIZE = 500
+# Pages of a list: what is parsed at once stays small beside what is kept.
+PAGE_SIZE = 200
 
 _ATTEMPTS = 5
 _FIRST_DELAY_SECONDS = 0.1

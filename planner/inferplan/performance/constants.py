@@ -16,26 +16,31 @@ from importlib import resources
 class Constants:
     """Efficiencies are fractions of the spec sheet; times in seconds.
 
-    `weight_bandwidth`, `kv_bandwidth`: reading weights, KV cache. `compute`: matrix units on large matrices.
-    `attention_compute`: prefill attention. `link_bandwidth`, `switch_latency`, `pcie_latency`: one all-reduce.
-    `layer_gap`, `step_host`: between kernels of a layer, between steps (`step_host_v0`: the first engine, vLLM < 0.8).
-    `eager_layer`: extra per layer without CUDA graphs.
-    `request_host`: tokenising, scheduling and answering a request's first token.
-    `bunching`: how much of the other requests' prefill a new request meets in a closed loop (0: spread evenly).
+    `weight_bandwidth`, `packed_bandwidth`: reading 16-bit and quantized weights (unpacked or scaled on the way).
+    `kv_bandwidth`, `kv_bandwidth_v0`: reading the KV cache (v0: the first engine, vLLM < 0.8).
+    `compute`: matrix units on large matrices. `attention_compute`: prefill attention.
+    `link_bandwidth`, `switch_latency`, `pcie_latency`: one all-reduce; its latency grows with log₂ tp.
+    `layer_gap`: between a layer's kernels. `eager_layer`: more of it per layer without CUDA graphs.
+    `step_host`, `step_host_v0`: between steps. `request_host`, `token_host`: per request and per prompt token
+    outside the engine (HTTP, tokenising, the client's clock).
+    `bunching`: share of the other requests' prefill that a new request of a closed loop meets (they started together).
     """
 
     weight_bandwidth: float
+    packed_bandwidth: float
     kv_bandwidth: float
+    kv_bandwidth_v0: float
     compute: float
     attention_compute: float
     link_bandwidth: float
     switch_latency: float
     pcie_latency: float
     layer_gap: float
+    eager_layer: float
     step_host: float
     step_host_v0: float
-    eager_layer: float
     request_host: float
+    token_host: float
     bunching: float
 
 

@@ -128,22 +128,43 @@ def prefill_time(t: Table, c: Constants, demand: Demand, running: Array) -> Arra
     return chunks * np.maximum(with_chunk - without, _TINY)
 
 
+def request_host(c: Constants, demand: Demand) -> Array:
+    """Before and after the engine: tokenising the prompt, the server's and the client's share."""
+    return c.request_host + c.token_host * demand.prompt
+
+
+def _met(decode: Array, prefill: Array, share: Array) -> tuple[Array, Array]:
+    """(wait for the running step to end, others' prefills in the step that takes a new request in), seconds.
+
+    `share`: prompts that arrive per decode step, Poisson. A new request falls into a step with a chance that grows
+    with its length; whoever else arrives in that step is taken in together with it.
+    """
+    mean = decode + share * prefill
+    square = decode * decode + 2 * decode * share * prefill + prefill * prefill * (share + share * share)
+    residual = square / (2 * np.maximum(mean, _TINY))
+    together = share * square / np.maximum(mean * mean, _TINY)
+    return residual, together * prefill
+
+
 def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
     concurrency = demand.amount
     running = np.minimum(concurrency, demand.cap)
-    decode = decode_time(t, c, demand, running)
-    prefill = prefill_time(t, c, demand, np.maximum(running - 1, 0.0))
-    answer = np.maximum(demand.answer, 1.0)
     others = np.maximum(running - 1, 0.0)
-    tpot = decode + others / answer * prefill
-    met = c.bunching * others / 2 * prefill
-    shared = np.where(running > 1, 0.5 * decode, 0.0)
-    first = c.request_host + shared + prefill + met
-    busy = first + (answer - 1) * tpot
+    decode = decode_time(t, c, demand, running)
+    prefill = prefill_time(t, c, demand, others)
+    steps = np.maximum(demand.answer - 1, 1.0)
+    host = request_host(c, demand)
+    residual, together = _met(decode, prefill, others / np.maximum(demand.answer, 1.0))
+    # One alone finds the engine idle; a step takes a new request in together with the others' decoding.
+    shared = np.minimum(others, 1.0) * (residual + decode)
+    met = np.minimum(together + c.bunching * others / 2 * prefill, others * prefill)
+    # A cycle holds R prefills and O − 1 decode steps, whoever waits for them: what TTFT met is not met again.
+    tpot = decode + np.maximum(others * prefill - met, 0.0) / steps
+    first = host + shared + prefill + met
+    busy = first + (demand.answer - 1) * tpot
     waiting = np.maximum(concurrency - running, 0.0) / np.maximum(running, _TINY) * busy
-    throughput = running / busy
     never = np.zeros_like(running)
-    return _Means(running, decode, prefill, tpot, first + waiting, met, throughput, never)
+    return _Means(running, decode, prefill, tpot, first + waiting, met, running / busy, never)
 
 
 def _open(t: Table, c: Constants, demand: Demand) -> _Means:
@@ -168,7 +189,9 @@ def _open(t: Table, c: Constants, demand: Demand) -> _Means:
     slot = service * np.power(use, np.sqrt(2 * (demand.cap + 1))) / (demand.cap * (1 - use))
     overload = np.where(saturated, HORIZON_SECONDS / 2 * np.maximum(rate / limit - 1, 0.02), 0.0)
     met = met + slot + overload
-    ttft = c.request_host + 0.5 * decode * np.minimum(running, 1.0) + prefill / (1 - load) + met
+    # Met alone with 1 − R chance: then the engine is idle, no step is waited for.
+    shared = 1.5 * decode * np.minimum(running, 1.0)
+    ttft = request_host(c, demand) + shared + prefill / (1 - load) + met
     throughput = np.where(saturated, limit, rate)
     return _Means(running, decode, prefill, tpot, ttft, met, throughput, saturated.astype(np.float64))
 
@@ -184,7 +207,7 @@ def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
     duration = wave * number / running
     first = (running + 1) / 2 * prefill
     later = np.maximum(duration - wave, 0.0) / 2
-    ttft = c.request_host + first + later
+    ttft = request_host(c, demand) + first + later
     never = np.zeros_like(running)
     return _Means(running, decode, prefill, tpot, ttft, ttft - prefill, number / duration, never)
 

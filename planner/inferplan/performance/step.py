@@ -57,6 +57,8 @@ class Coefficients:
     pipeline: float
     eager: float
     first_engine: float
+    packed: float
+    tensor_parallel: float
 
 
 FIELDS = tuple(f.name for f in fields(Coefficients))
@@ -114,6 +116,8 @@ def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config
         pipeline=float(pp),
         eager=1.0 if config.enforce_eager else 0.0,
         first_engine=1.0 if parse_version(config.version) < FIRST_V1 else 0.0,
+        packed=1.0 if quantization is not None else 0.0,
+        tensor_parallel=float(tp),
     )
 
 
@@ -199,17 +203,19 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     sampled = np.maximum(decode, 1.0)
     rate = c.compute * t["matrix_flops_per_second"]
     reading = c.weight_bandwidth * t["bandwidth"]
-    linear = _corner(t["weight_bytes"] / reading, t["linear_flops_per_token"] * tokens / rate)
+    weights = t["weight_bytes"] / np.where(t["packed"] > 0, c.packed_bandwidth * t["bandwidth"], reading)
+    linear = _corner(weights, t["linear_flops_per_token"] * tokens / rate)
     linear = linear + t["activation_bytes_per_token"] * tokens / reading
     head = _corner(t["head_bytes"] / reading, t["head_flops_per_token"] * sampled / rate)
     in_window = np.minimum(context, t["window_tokens"])
     kv_bytes = decode * (context * t["kv_bytes_per_context_token"] + in_window * t["window_kv_bytes_per_context_token"])
-    attention = kv_bytes / (c.kv_bandwidth * t["bandwidth"])
+    first = t["first_engine"] > 0
+    attention = kv_bytes / (np.where(first, c.kv_bandwidth_v0, c.kv_bandwidth) * t["bandwidth"])
     prefill_attention = t["attention_flops_per_pair"] * pairs / (c.attention_compute * t["attention_flops_per_second"])
     link = c.link_bandwidth * t["link_bandwidth"]
-    latency = np.where(t["switched"] > 0, c.switch_latency, c.pcie_latency)
+    latency = np.where(t["switched"] > 0, c.switch_latency, c.pcie_latency) * np.log2(t["tensor_parallel"])
     reduces = t["reduces"] * (latency + t["reduce_bytes_per_token"] * tokens / link)
-    host = np.where(t["first_engine"] > 0, c.step_host_v0, c.step_host)
+    host = np.where(first, c.step_host_v0, c.step_host)
     gaps = t["layers"] * (c.layer_gap + c.eager_layer * t["eager"])
     return StepTime(linear, head, attention, prefill_attention, reduces, gaps, host)
 

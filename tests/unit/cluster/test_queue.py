@@ -31,13 +31,17 @@ async def test_a_key_named_while_worked_on_comes_again_but_not_at_the_same_time(
     assert queue.idle
 
 
-async def test_of_two_wishes_for_later_the_earlier_counts() -> None:
+async def test_the_last_wish_for_later_replaces_earlier_ones() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add_after("a", 30)
     queue.add_after("a", 0.01)
-    queue.add_after("a", 60)
     key, _ = await asyncio.wait_for(queue.get(), 1)
     assert key == "a"
+    queue.done("a")
+    queue.add_after("a", 0.01)
+    queue.cancel("a")
+    await asyncio.sleep(0.05)
+    assert queue.idle
 
 
 async def test_failures_come_back_ever_later_and_success_starts_over() -> None:
