@@ -40,8 +40,11 @@ from inferplan.hardware import GPU
 from inferplan.model import Architecture, DenseMLP
 
 _GIB = 2**30
-# Half-width of the 90 % interval of `available_kv` on published start-up logs of dense models (validation/).
-BUDGET_ERROR_BYTES = round(1.0 * _GIB)
+# 90 % interval of the KV budget, from published start-up logs other than those the terms above were read off
+# (validation/memory.py: 9 logs on RTX 3090/5090, T4, A100, H100 at TP 1–4, most without a stated version). One-sided:
+# what a log does not state (another process, an older default) only ever takes memory away.
+_BUDGET_SHORT_BYTES = round(3.1 * _GIB)
+_BUDGET_OVER_BYTES = round(0.1 * _GIB)
 _FULL_CAPTURE_SIZES = 51  # 1, 2, 4, 8..248 by 8, 256..512 by 16
 
 
@@ -211,5 +214,5 @@ def _token_interval(tokens: int, available: int, config: ResolvedConfig) -> tupl
     """90 % interval of the tokens: the budget's error in bytes (module docstring), none when the bytes were given."""
     if config.available_kv_cache_bytes is not None or available <= 0:
         return tokens, tokens
-    spread = BUDGET_ERROR_BYTES / available
-    return max(0, int(tokens * (1 - spread))), int(tokens * (1 + spread))
+    low, high = 1 - _BUDGET_SHORT_BYTES / available, 1 + _BUDGET_OVER_BYTES / available
+    return max(0, int(tokens * low)), int(tokens * high)
