@@ -4,7 +4,8 @@ Column-parallel matrices divide their outputs by TP, row-parallel ones their inp
 divide by heads and are replicated when there are fewer heads than ranks, the vocabulary is padded to 64 rows and then
 divided, norms are replicated, tied embeddings are stored once. Quantized matrices: bits, plus scales and zero points;
 embeddings and LM head keep the model dtype. With PP the heaviest stage is given.
-Not counted, as vLLM does not: a bias of the LM head. Not counted either: what a kernel repacks after loading (Marlin: same size), rotary tables (buffers, below 0.1 %).
+Not counted, as vLLM does not: a bias of the LM head; what a kernel repacks after loading (Marlin: same size); rotary
+tables (buffers, below 0.1 %).
 """
 
 from __future__ import annotations
