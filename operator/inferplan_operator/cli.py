@@ -29,8 +29,10 @@ _OPERATOR_NAMESPACE = "inferplan-system"
 
 def main() -> int:
     """Console script. 0: done; 1: nothing fits; 2: bad input or refused; 3: not approved by the person asked."""
-    # pydantic looks through every installed distribution for plugins; there are none of ours, and it takes 20 ms.
+    # Start-up only: pydantic looks through every installed distribution for plugins (there are none of ours), and
+    # numpy starts threads for linear algebra (none is done).
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     return run_verbs((PLAN, *VERBS, APPROVE, STATUS), None)
 
 
