@@ -82,3 +82,23 @@ def test_the_process_is_confined(control_plane: Cluster) -> None:
 def test_a_wrong_value_is_refused_by_the_chart(control_plane: Cluster) -> None:
     with pytest.raises(ClusterError, match="'auto', 'never', 'always'"):
         control_plane.templates(("config.hub=offline",))
+
+
+def test_no_variable_of_a_policy_holds_an_optional(control_plane: Cluster) -> None:
+    """The API server loses an optional in a variable: what is asked of it is then not found, without an error, and a
+    gate built on it stands open."""
+    for (kind, name), policy in rendered(control_plane).items():
+        if kind != "ValidatingAdmissionPolicy":
+            continue
+        assert policy["spec"]["failurePolicy"] == "Fail"
+        for variable in policy["spec"].get("variables", ()):
+            text = variable["expression"]
+            resolved = any(end in text for end in ("orValue(", "hasValue(", " != ", " == "))
+            assert resolved or ("?." not in text and ".?" not in text and "[?" not in text), (name, variable["name"])
+
+
+def test_gates_and_aggregation_can_be_left_out(control_plane: Cluster) -> None:
+    objects = rendered(control_plane, "gates.enabled=false", "rbac.aggregate=false")
+    assert not any(kind.startswith("ValidatingAdmissionPolicy") for kind, _ in objects)
+    labels = [m["metadata"].get("labels", {}) for (kind, _), m in objects.items() if kind == "ClusterRole"]
+    assert not any("aggregate" in key for given in labels for key in given)
