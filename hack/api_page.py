@@ -21,7 +21,8 @@ The same texts are in the cluster: `kubectl explain ipl.spec.workload`.
   type: price, spec sheet, calibration.
 
 Nothing is defaulted into a stored spec: a default below is what an absent field means. Money, rates and fractions are
-decimal numbers in quotes. Unknown fields are refused. Every refusal names the field, the value and what would work, and
+decimal numbers in quotes. kubectl refuses unknown fields (a client that asks for no strict validation gets a warning
+instead, and the API server drops the field). Every refusal names the field, the value and what would work, and
 `inferplan plan -f` says the same words as the API server. A field with * is required."""
 
 _DIGEST = """## Intent and digest

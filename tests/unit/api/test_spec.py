@@ -110,6 +110,12 @@ def test_the_intent_speaks_the_names_of_the_api() -> None:
     assert intent == _without_defaults(CHAT["spec"])
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_intent_is_a_spec_with_itself_as_its_intent(path: Path) -> None:
+    intent = intent_of(parse_plan(yaml.safe_load(path.read_text(encoding="utf-8"))).spec)
+    assert intent_of(parse_plan({**CHAT, "spec": intent}).spec) == intent
+
+
 def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     out = copy.deepcopy(spec)
     assert out["objectives"].pop("minimise") == "Cost"
