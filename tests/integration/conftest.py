@@ -8,15 +8,11 @@ fresh namespace on `control_plane`.
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "hack"))
-
 from cluster import Cluster
 
 

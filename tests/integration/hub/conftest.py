@@ -1,9 +1,4 @@
-"""The hub fixture for this folder."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
+"""The hub for the tests of this folder."""
 
 from hub_server import hub
 
