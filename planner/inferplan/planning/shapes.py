@@ -72,7 +72,7 @@ def search_space(request: PlanningRequest, inputs: Inputs) -> Space:
     usable: list[Shape] = []
     unusable: list[Unusable] = []
     for gpu in allowed_gpus(request, inputs):
-        refusal = _refused_gpu(gpu)
+        refusal = _refused_gpu(gpu, inputs)
         if refusal is not None:
             unusable.append(Unusable(gpu, gpu.name, refusal))
             continue
@@ -136,9 +136,12 @@ def pools_of(gpu: GPU, inputs: Inputs) -> tuple[GPUPool, ...] | None:
     return tuple(pool for pool in inputs.inventory if pool.gpu_type == gpu.name)
 
 
-def _refused_gpu(gpu: GPU) -> Notice | None:
+def _refused_gpu(gpu: GPU, inputs: Inputs) -> Notice | None:
     if gpu.vendor.lower() != "nvidia":
         return Notice("UnsupportedVendor", f"{gpu.name}: deployments are made for NVIDIA GPUs only so far")
+    if inputs.inventory is not None and not pools_of(gpu, inputs):
+        held = ", ".join(sorted({pool.gpu_type for pool in inputs.inventory})) or "no GPU nodes that are known"
+        return Notice("NotInInventory", f"the cluster has no {gpu.name} nodes; it has {held}")
     return None
 
 
