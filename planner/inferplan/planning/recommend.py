@@ -78,13 +78,10 @@ def _infeasible(
         text = "the cluster has no GPU nodes that are known (by the labels of GPU feature discovery)"
         return Infeasible("NoGPUs", f"nothing can serve {request.model.id}: {text}", (), count, rejected)
     code = rejected[0][0] if rejected else "NoCandidates"
-    if not space.usable and not space.unusable and inputs.inventory is not None:
-        code, example = "NoGPUs", "the cluster has no GPU nodes that are known (labels of GPU feature discovery)"
-        return Infeasible(code, f"nothing can serve {request.model.id}: {example}", (), count, rejected)
     example = next((u.reason.message for u in space.unusable if u.reason.code == code), None)
     if example is None:
         misses = (m for e in evaluation.shapes for m in killers(e, request, inputs) if m.code == code)
-    example = next((m.message for m in misses), "no GPU type is left to choose from")
+        example = next((m.message for m in misses), "no GPU type is left to choose from")
     model = request.model.id
     hints = nearest(evaluation.shapes, request, inputs) or elsewhere(request, inputs)
     return Infeasible(
