@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from inferplan.engine import requests_that_fit
+from inferplan.engine import MemoryPlan, requests_that_fit
 from inferplan.performance import Interval, Performance, ServingPoint, predict
 from inferplan.planning.choose import (
     alternatives,
@@ -177,9 +177,9 @@ def _predicted(candidate: Candidate, point: ServingPoint, p: Performance) -> tup
                 basis,
             ),
         ),
-        ("maxConcurrency", _exact(memory.max_concurrency, "requests", basis)),
+        ("maxConcurrency", _max_concurrency(memory, basis)),
         ("weightsGiB", _exact(memory.weights_bytes_per_rank / _GIB, "GiB", basis)),
-        ("kvNeededGiB", _exact(needed / _GIB, "GiB", basis)),
+        ("kvNeededGiB", _kv_needed(point, p, needed)),
         (
             "vramReservedGiB",
             _exact(memory.total_memory_bytes * point.config.gpu_memory_utilization / _GIB, "GiB", basis),
@@ -195,6 +195,22 @@ def kv_needed_bytes(point: ServingPoint, performance: Performance) -> float:
     running = performance.running_requests / point.config.data_parallel_size
     room = requests_that_fit(point.memory, held)
     return point.memory.available_kv_cache_bytes * running / room if room > 0 else 0.0
+
+
+def _max_concurrency(memory: MemoryPlan, basis: str) -> Predicted:
+    """As uncertain as the tokens it is made of."""
+    value, tokens = memory.max_concurrency, max(memory.kv_cache_tokens, 1)
+    low, high = memory.kv_cache_tokens_low / tokens, memory.kv_cache_tokens_high / tokens
+    return predicted(value, value * low, value * high, "requests", basis)
+
+
+def _kv_needed(point: ServingPoint, p: Performance, needed: float) -> Predicted:
+    """Given by the load in a closed loop; with arrivals it grows with the time that requests stay."""
+    value = needed / _GIB
+    if not isinstance(point.workload.load, RequestRate) or p.tpot_seconds.mean <= 0:
+        return _exact(value, "GiB", p.basis)
+    low, high = p.tpot_interval.low / p.tpot_seconds.mean, p.tpot_interval.high / p.tpot_seconds.mean
+    return predicted(value, value * low, value * high, "GiB", p.basis)
 
 
 def _exact(value: float, unit: str, basis: str) -> Predicted:
