@@ -8,7 +8,8 @@ Loss: Huber on log(predicted / measured) of TPOT, TTFT and static-batch end-to-e
 not fitted. Coordinate descent on the logarithms with a fixed schedule: the same file, byte for byte, every time.
 
 Intervals: split conformal. The constants are fitted again leaving one source out; the residuals of the left-out
-source are those of data never fitted. Per metric and load kind: the finite-sample 5 % and 95 % quantiles.
+source are those of data never fitted. Per metric and load kind: the finite-sample 5 % and 95 % quantiles. Rows of
+other vendors' GPUs, which no constant is fitted on, make the cell `extrapolated`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import json
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -31,12 +32,13 @@ from inferplan.performance.serving import serve
 
 OUT = Path(__file__).parents[1] / "planner/inferplan/performance/data/constants.json"
 
-# Where the search starts: plausible values, not results.
+# Where the search starts, and what a constant stays near if no row says otherwise: plausible values, not results.
 START = Constants(
     weight_bandwidth=0.80,
     packed_bandwidth=0.75,
     kv_bandwidth=0.70,
-    kv_bandwidth_v0=0.50,
+    kv_bandwidth_v0=0.70,
+    kv_again_v0=0.5,
     compute=0.60,
     attention_compute=0.40,
     link_bandwidth=0.50,
@@ -46,6 +48,7 @@ START = Constants(
     eager_layer=1e-4,
     step_host=1e-3,
     step_host_v0=3e-3,
+    sequence_host=2e-5,
     request_host=10e-3,
     token_host=5e-6,
     bunching=0.1,
@@ -57,6 +60,7 @@ BOUNDS = {
     "packed_bandwidth": (0.3, 1.0),
     "kv_bandwidth": (0.1, 1.0),
     "kv_bandwidth_v0": (0.1, 1.0),
+    "kv_again_v0": (0.01, 1.0),
     "compute": (0.1, 1.0),
     "attention_compute": (0.05, 1.0),
     "link_bandwidth": (0.05, 1.0),
@@ -65,16 +69,21 @@ BOUNDS = {
     "eager_layer": (1e-6, 1e-3),
     "step_host": (1e-5, 1e-2),
     "step_host_v0": (1e-5, 5e-2),
+    "sequence_host": (1e-6, 5e-4),
     "request_host": (1e-4, 0.2),
-    "token_host": (1e-8, 1e-4),
-    "bunching": (1e-3, 3.0),
+    "token_host": (1e-8, 1e-5),  # fast tokenizers do at least 100,000 tokens a second
+    "bunching": (1e-3, 1.0),
 }
 _HUBER = 0.1
+# A constant that no row speaks about stays where it started: an e-fold costs as much as one source's rows 0.5 % off.
+_PRIOR = 0.05
 _STEPS = (0.3, 0.1, 0.03, 0.01)
 _ROUNDS = 6
 _LEVEL = 0.9
 _ENOUGH_ROWS = 40
 _METRICS = ("tpot", "ttft", "e2e")
+# (metric, load kind) → [(log(measured / predicted), weight)]
+Residuals = dict[tuple[str, str], list[tuple[float, float]]]
 
 
 class Data:
@@ -124,7 +133,8 @@ def loss(data: Data, weight: dict[str, np.ndarray], constants: Constants) -> flo
         error = np.abs(np.log(predicted[metric][used] / data.truth[metric][used]))
         huber = np.where(error < _HUBER, error * error / (2 * _HUBER), error - _HUBER / 2)
         total += float(np.sum(huber * weight[metric][used]))
-    return total
+    drift = (math.log(getattr(constants, name) / getattr(START, name)) for name in BOUNDS)
+    return total + _PRIOR * sum(d * d for d in drift)
 
 
 def fit(data: Data) -> Constants:
@@ -155,40 +165,66 @@ def load_kind(row: Row, metric: str) -> str:
     return row.load
 
 
-def left_out_residuals(rows: Sequence[Row]) -> dict[tuple[str, str], list[float]]:
-    """log(measured / predicted) of every source by constants that were fitted without it."""
-    residuals: dict[tuple[str, str], list[float]] = defaultdict(list)
+def left_out_residuals(rows: Sequence[Row], far: Sequence[Row], constants: Constants) -> Residuals:
+    """log(measured / predicted) per cell, each with its weight: of rows that the constants were not fitted on.
+
+    Sources in `rows` are left out of a fit one by one; `far` (other vendors) are never in it.
+    """
+    residuals: Residuals = defaultdict(list)
     for source in sorted({r.source for r in rows}):
-        constants = fit(Data([r for r in rows if r.source != source]))
-        data = Data([r for r in rows if r.source == source])
-        predicted = data.predicted(constants)
-        for metric in ("tpot", "ttft", "throughput"):
-            for i, row in enumerate(data.rows):
-                if np.isfinite(data.truth[metric][i]):
-                    error = math.log(data.truth[metric][i] / predicted[metric][i])
-                    residuals[metric, load_kind(row, metric)].append(error)
-                    residuals[metric, "all"].append(error)
+        held = [r for r in rows if r.source == source]
+        _collect(residuals, held, fit(Data([r for r in rows if r.source != source])), load_kind)
+    for source in sorted({r.source for r in far}):
+        _collect(residuals, [r for r in far if r.source == source], constants, lambda _row, _m: "extrapolated")
     return residuals
 
 
-def quantiles(residuals: dict[tuple[str, str], list[float]]) -> dict[str, dict[str, float]]:
-    """Finite-sample quantiles of measured / predicted per cell with enough rows."""
+def _collect(found: Residuals, rows: Sequence[Row], constants: Constants, cell: Callable[[Row, str], str]) -> None:
+    data = Data(rows)
+    predicted = data.predicted(constants)
+    for metric in ("tpot", "ttft", "throughput", "e2e"):
+        used = [i for i in range(len(data.rows)) if np.isfinite(data.truth[metric][i])]
+        # Where only the end-to-end time of a batch or a single stream is known, it stands for TPOT.
+        name = "tpot" if metric == "e2e" else metric
+        for i in used:
+            error = math.log(data.truth[metric][i] / predicted[metric][i])
+            kind = cell(data.rows[i], metric)
+            found[name, kind].append((error, 1 / math.sqrt(len(used))))
+            if kind != "extrapolated":
+                found[name, "all"].append((error, 1 / math.sqrt(len(used))))
+
+
+def quantiles(residuals: Residuals) -> dict[str, dict[str, float]]:
+    """Finite-sample quantiles of measured / predicted per cell with enough rows, weighted as in the fit."""
     found = {}
     for (metric, load), errors in sorted(residuals.items()):
         if len(errors) < _ENOUGH_ROWS and load != "all":
             continue
         ordered = sorted(errors)
         tail = (1 - _LEVEL) / 2
-        low = ordered[max(0, math.ceil(tail * (len(ordered) + 1)) - 1)]
-        high = ordered[min(len(ordered) - 1, math.ceil((1 - tail) * (len(ordered) + 1)) - 1)]
+        low, high = _weighted(ordered, tail), -_weighted([(-e, w) for e, w in reversed(ordered)], tail)
         cell = {"low": float(f"{math.exp(low):.4g}"), "high": float(f"{math.exp(high):.4g}"), "rows": len(ordered)}
         found[f"{metric}/{load}"] = cell
     return found
 
 
+def _weighted(ordered: Sequence[tuple[float, float]], share: float) -> float:
+    """The value below which `share` of the weight lies, one more row of mean weight counted outside (conformal)."""
+    total = sum(w for _, w in ordered)
+    goal = share * (total + total / len(ordered)) - total / len(ordered)
+    below = 0.0
+    for value, weight in ordered:
+        below += weight
+        if below > goal:
+            return value
+    return ordered[-1][0]
+
+
 def document() -> str:
     rows, _ = load_rows()
-    used = [r for r in rows if r.role == "calibration" and r.kind == "dense" and r.point.gpu.vendor == "NVIDIA"]
+    calibration = [r for r in rows if r.role == "calibration" and r.kind == "dense"]
+    used = [r for r in calibration if r.point.gpu.vendor == "NVIDIA"]
+    far = [r for r in calibration if r.point.gpu.vendor != "NVIDIA"]
     data = Data(used)
     constants = fit(data)
     content = {
@@ -196,7 +232,7 @@ def document() -> str:
         "rows": len(used),
         "loss": float(f"{loss(data, weights(data), constants):.4g}"),
         "constants": asdict(constants),
-        "residuals": quantiles(left_out_residuals(used)),
+        "residuals": quantiles(left_out_residuals(used, far, constants)),
     }
     return json.dumps(content, indent=1) + "\n"
 

@@ -17,11 +17,13 @@ class Constants:
     """Efficiencies are fractions of the spec sheet; times in seconds.
 
     `weight_bandwidth`, `packed_bandwidth`: reading 16-bit and quantized weights (unpacked or scaled on the way).
-    `kv_bandwidth`, `kv_bandwidth_v0`: reading the KV cache (v0: the first engine, vLLM < 0.8).
+    `kv_bandwidth`, `kv_bandwidth_v0`: reading the KV cache (v0: the first engine,
+    vLLM < 0.8). `kv_again_v0`: its reads grow with (query heads / KV heads) to this power.
     `compute`: matrix units on large matrices. `attention_compute`: prefill attention.
     `link_bandwidth`, `switch_latency`, `pcie_latency`: one all-reduce; its latency grows with log₂ tp.
     `layer_gap`: between a layer's kernels. `eager_layer`: more of it per layer without CUDA graphs.
-    `step_host`, `step_host_v0`: between steps. `request_host`, `token_host`: per request and per prompt token
+    `step_host`, `step_host_v0`: between steps; the first engine added `sequence_host` per running request.
+    `request_host`, `token_host`: per request and per prompt token
     outside the engine (HTTP, tokenising, the client's clock).
     `bunching`: share of the other requests' prefill that a new request of a closed loop meets (they started together).
     """
@@ -30,6 +32,7 @@ class Constants:
     packed_bandwidth: float
     kv_bandwidth: float
     kv_bandwidth_v0: float
+    kv_again_v0: float
     compute: float
     attention_compute: float
     link_bandwidth: float
@@ -39,6 +42,7 @@ class Constants:
     eager_layer: float
     step_host: float
     step_host_v0: float
+    sequence_host: float
     request_host: float
     token_host: float
     bunching: float

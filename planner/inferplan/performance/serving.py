@@ -146,6 +146,13 @@ def _met(decode: Array, prefill: Array, share: Array) -> tuple[Array, Array]:
     return residual, together * prefill
 
 
+def _per_step(demand: Demand, running: Array, wanted: Array, prefill: Array) -> Array:
+    """Prefill seconds met per decode step: a step takes no more prompt tokens than its budget."""
+    fresh = np.maximum(demand.prompt - demand.cached, 1.0)
+    room = np.maximum(demand.budget - running, demand.budget / 4)
+    return np.minimum(wanted, prefill * room / fresh)
+
+
 def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
     concurrency = demand.amount
     running = np.minimum(concurrency, demand.cap)
@@ -159,7 +166,7 @@ def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
     shared = np.minimum(others, 1.0) * (residual + decode)
     met = np.minimum(together + c.bunching * others / 2 * prefill, others * prefill)
     # A cycle holds R prefills and O − 1 decode steps, whoever waits for them: what TTFT met is not met again.
-    tpot = decode + np.maximum(others * prefill - met, 0.0) / steps
+    tpot = decode + _per_step(demand, running, np.maximum(others * prefill - met, 0.0) / steps, prefill)
     first = host + shared + prefill + met
     busy = first + (demand.answer - 1) * tpot
     waiting = np.maximum(concurrency - running, 0.0) / np.maximum(running, _TINY) * busy
@@ -202,7 +209,9 @@ def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
     decode = decode_time(t, c, demand, running)
     prefill = prefill_time(t, c, demand, np.zeros_like(running))
     answer = np.maximum(demand.answer, 1.0)
-    tpot = decode + np.maximum(running - 1, 0.0) / (2 * answer) * prefill
+    # Of the first wave a request meets half the prefills, later ones find every slot refilled around them.
+    met = np.maximum(running - 1, 0.0) * (1 - running / (2 * number))
+    tpot = decode + _per_step(demand, running, met / answer * prefill, prefill)
     wave = running * prefill + answer * decode
     duration = wave * number / running
     first = (running + 1) / 2 * prefill

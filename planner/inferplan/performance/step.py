@@ -57,6 +57,7 @@ class Coefficients:
     pipeline: float
     eager: float
     first_engine: float
+    query_group: float
     packed: float
     tensor_parallel: float
 
@@ -116,6 +117,7 @@ def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config
         pipeline=float(pp),
         eager=1.0 if config.enforce_eager else 0.0,
         first_engine=1.0 if parse_version(config.version) < FIRST_V1 else 0.0,
+        query_group=_query_group(architecture),
         packed=1.0 if quantization is not None else 0.0,
         tensor_parallel=float(tp),
     )
@@ -160,6 +162,13 @@ def _attention(architecture: Architecture, tp: int, config: ResolvedConfig) -> t
             window = max(window, float(reach))
         pair += count * 2.0 * (mixer.heads / tp) * (mixer.head_dim + mixer.v_head_dim)
     return full, windowed, window, pair
+
+
+def _query_group(architecture: Architecture) -> float:
+    """Query heads that share a KV head, mean over attention layers."""
+    mixers = [(layer.mixer, n) for layer, n in architecture.distinct_layers() if isinstance(layer.mixer, Attention)]
+    layers = sum(n for _, n in mixers)
+    return sum(n * m.heads / m.kv_heads for m, n in mixers) / layers if layers else 1.0
 
 
 class Table:
@@ -210,12 +219,14 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     in_window = np.minimum(context, t["window_tokens"])
     kv_bytes = decode * (context * t["kv_bytes_per_context_token"] + in_window * t["window_kv_bytes_per_context_token"])
     first = t["first_engine"] > 0
-    attention = kv_bytes / (np.where(first, c.kv_bandwidth_v0, c.kv_bandwidth) * t["bandwidth"])
+    # The first engine's kernel read a KV head once per query head, in part from cache.
+    again = np.power(t["query_group"], c.kv_again_v0)
+    attention = kv_bytes * np.where(first, again / c.kv_bandwidth_v0, 1.0 / c.kv_bandwidth) / t["bandwidth"]
     prefill_attention = t["attention_flops_per_pair"] * pairs / (c.attention_compute * t["attention_flops_per_second"])
     link = c.link_bandwidth * t["link_bandwidth"]
     latency = np.where(t["switched"] > 0, c.switch_latency, c.pcie_latency) * np.log2(t["tensor_parallel"])
     reduces = t["reduces"] * (latency + t["reduce_bytes_per_token"] * tokens / link)
-    host = np.where(first, c.step_host_v0, c.step_host)
+    host = np.where(first, c.step_host_v0, c.step_host) + c.sequence_host * decode
     gaps = t["layers"] * (c.layer_gap + c.eager_layer * t["eager"])
     return StepTime(linear, head, attention, prefill_attention, reduces, gaps, host)
 
