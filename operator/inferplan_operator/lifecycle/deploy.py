@@ -103,9 +103,9 @@ def _kept_under_approval(observed: Observed, kept: Artifact | None) -> Artifact 
 
 def _gate_condition(observed: Observed, conditions: Conditions) -> None:
     if observed.gates_installed:
-        conditions.set("GateInstalled", "True", "Installed", "approval, deploy and status gate are installed")
+        conditions.set("GateInstalled", "True", "Installed", "the chart's admission policies are installed and deny")
     elif observed.settings.require_gates:
-        message = "install the chart's ValidatingAdmissionPolicies (inferplan-approval, -deploy, -status)"
+        message = "install the chart's ValidatingAdmissionPolicies and their bindings (helm install, or kubectl apply)"
         conditions.set("GateInstalled", "False", "GateMissing", message)
     else:
         conditions.set("GateInstalled", "False", "NotRequired", "the operator is configured to deploy without gates")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inferplan.performance import Operation, Performance, ServingPoint
 
 _GIB = 2**30
-_BAR_CELLS = 30
+_BAR_CELLS = 20  # lines stay within 80 columns
 
 
 @dataclass(frozen=True, slots=True)
