@@ -49,6 +49,8 @@ _REFUSED = """## Refused with a reason, never ignored
 | `topology` other than Aggregated; arguments that split a replica: {topology} | `UnsupportedTopology` |
 | `workload.traceRef` | `UnsupportedTrace`, until traces can be read |
 | `autoscaling.mode` hpa or keda | `UnsupportedAutoscaling`, until they can be planned for |
+| `constraints.minQuality` | `UnsupportedMinQuality`, until weight formats are chosen |
+| GPUProfile `calibration` | `UnsupportedCalibration`, until it is read |
 | `model.source: oci` | `UnsupportedModelSource` |
 | `runtime.env` of {env} | tokens belong in a Secret, code paths in the image |"""
 

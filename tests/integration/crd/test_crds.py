@@ -149,7 +149,6 @@ def test_a_profile_is_cluster_wide_and_checked(control_plane: Cluster) -> None:
             "gpuType": "L40S",
             "price": {"usdPerHour": "0.79", "source": "contract", "date": "2026-01-31"},
             "overrides": {"memoryMiB": 46068, "interconnect": {"kind": "pcie", "peerToPeer": False}},
-            "calibration": {"id": "l40s-2026-01", "constants": [{"name": "weights_bandwidth", "value": "0.83"}]},
         },
     }
     control_plane.apply(profile)
@@ -157,3 +156,6 @@ def test_a_profile_is_cluster_wide_and_checked(control_plane: Cluster) -> None:
     profile["spec"]["price"]["usdPerHour"] = "free"
     refused = control_plane.apply(profile, check=False)
     assert '"free" must be a positive decimal number' in refused.stderr
+    constants = [{"name": "weights_bandwidth", "value": "0.83"}]
+    profile["spec"] = {"gpuType": "L40S", "calibration": {"id": "l40s-2026-01", "constants": constants}}
+    assert "UnsupportedCalibration" in control_plane.apply(profile, check=False).stderr, "what isn't read is refused"

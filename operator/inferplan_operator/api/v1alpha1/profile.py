@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from inferplan_operator.api.v1alpha1.fields import (
     LabelValue,
     Line,
     PositiveDecimal,
+    Rule,
     SpecModel,
     StatusModel,
 )
@@ -97,6 +98,14 @@ class GPUProfileSpec(SpecModel):
     )
     overrides: OverridesSpec | None = Field(default=None, description="Spec-sheet values that differ.")
     calibration: CalibrationSpec | None = Field(default=None, description="Constants measured on this type.")
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.calibration)",
+            lambda self: self.calibration is None,
+            "UnsupportedCalibration: calibration isn't read yet; leave it out, price and overrides are",
+        ),
+    )
 
 
 class GPUProfileStatus(StatusModel):

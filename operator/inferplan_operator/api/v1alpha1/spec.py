@@ -224,7 +224,16 @@ class ConstraintsSpec(SpecModel):
     min_quality: Fraction | None = Field(
         default=None,
         description="Fraction of the unquantized model's accuracy that a weight format must keep by published "
-        'evaluations, like "0.98". Default: no floor.',
+        'evaluations, like "0.98". Refused in this version of the operator, which chooses no weight format.',
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.minQuality)",
+            lambda self: self.min_quality is None,
+            "UnsupportedMinQuality: minQuality can't be judged yet: a checkpoint is served as it is, no weight format "
+            "is chosen; leave it out, and name the checkpoint you want in model.id",
+        ),
     )
 
 
