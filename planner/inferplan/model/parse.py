@@ -7,7 +7,7 @@ as their parts, norms as vectors, biases with their matrix. A class in no parser
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
 from inferplan.model.architecture import Architecture, Attention, DenseMLP, Layer, Matrix, Shard, Vector
@@ -102,7 +102,9 @@ def _context_limit(fields: Fields) -> int:
     """The longest context the model was made for: vLLM's derivation, YaRN-like scaling by its factor."""
     limit = fields.size("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
     scaling = fields.values.get("rope_scaling")
-    if isinstance(scaling, Mapping):
+    # Gemma 3 states its scaled length already (vLLM leaves it alone by name, too).
+    stated = str(fields.values.get("model_type", "")).startswith("gemma3")
+    if isinstance(scaling, Mapping) and not stated:
         kind = scaling.get("rope_type") or scaling.get("type")
         factor = scaling.get("factor", 1)
         if kind not in (None, "default", "su", "longrope", "llama3", "mrope") and isinstance(factor, int | float):
@@ -211,16 +213,21 @@ def _llama_like(
     *,
     head_norms: tuple[Vector, ...] = (),
     windows: tuple[int | None, ...] | None = None,
+    layer_norms: int = 2,
+    tied_by_default: bool = False,
 ) -> Outline:
-    """RMSNorm, rotary attention, gated feed-forward: Llama and everything shaped like it."""
+    """RMSNorm, rotary attention, gated feed-forward: Llama and everything shaped like it.
+
+    `layer_norms`: norms of the hidden size in a layer (4 where blocks are normed before and after).
+    """
     h = _heads(fields)
     mlp = _gated_mlp(h.hidden, fields.size("intermediate_size"), biases)
     count = _layer_count(fields)
     layers = tuple(
-        Layer(_attention(h, biases, window=window, vectors=head_norms), mlp, _norms(h.hidden, h.hidden))
+        Layer(_attention(h, biases, window=window, vectors=head_norms), mlp, _norms(*(h.hidden,) * layer_norms))
         for window in (windows or (None,) * count)
     )
-    return Outline(h.hidden, layers, vectors=_norms(h.hidden))
+    return Outline(h.hidden, layers, vectors=_norms(h.hidden), tied_by_default=tied_by_default)
 
 
 def _llama(fields: Fields) -> Outline:
@@ -265,6 +272,49 @@ def _layer_windows(fields: Fields) -> tuple[int | None, ...]:
     if len(kinds) != count:
         raise InvalidModelConfig(f"config.json: layer_types has {len(kinds)} entries for {count} layers")
     return tuple(fields.window() if kind == "sliding_attention" else None for kind in kinds)
+
+
+def _olmo(fields: Fields) -> Outline:
+    """The first OLMo: norms without parameters."""
+    biases = Biases(*(fields.flag("attention_bias", default=False),) * 2)
+    outline = _llama_like(fields, biases, layer_norms=0)
+    return replace(outline, vectors=())
+
+
+def _gemma(fields: Fields) -> Outline:
+    return _llama_like(fields, Biases(), tied_by_default=True)
+
+
+def _gemma2(fields: Fields) -> Outline:
+    """A window in every other layer, the first one included; norms before and after each block."""
+    return _llama_like(fields, Biases(), windows=_periodic_windows(fields, 2), layer_norms=4, tied_by_default=True)
+
+
+def _gemma3(fields: Fields) -> Outline:
+    """Five layers with a window, then a full one; norms of Q and K besides."""
+    h = _heads(fields)
+    period = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
+    windows = _periodic_windows(fields, period)
+    norms = _norms(h.head_dim, h.head_dim)
+    return _llama_like(fields, Biases(), head_norms=norms, windows=windows, layer_norms=4, tied_by_default=True)
+
+
+def _cohere(fields: Fields) -> Outline:
+    """Attention and feed-forward in parallel behind one norm. Command R7B: full attention every fourth layer.
+
+    The window's reach is one token longer than `sliding_window` says (as vLLM's spec has it).
+    """
+    biases = Biases(*(fields.flag("attention_bias", default=False),) * 2)
+    period = fields.size("sliding_window_pattern", default=4)
+    windows = tuple(w if w is None else w + 1 for w in _periodic_windows(fields, period))
+    return _llama_like(fields, biases, windows=windows, layer_norms=1, tied_by_default=True)
+
+
+def _periodic_windows(fields: Fields, period: int) -> tuple[int | None, ...]:
+    """A window in all layers but every `period`-th, unless `layer_types` says it layer by layer."""
+    if isinstance(fields.values.get("layer_types"), list):
+        return _layer_windows(fields)
+    return tuple(None if (i + 1) % period == 0 else fields.window() for i in range(_layer_count(fields)))
 
 
 def _phi(fields: Fields) -> Outline:
@@ -312,6 +362,12 @@ _PARSERS: dict[str, Callable[[Fields], Outline]] = {
     "Qwen2ForCausalLM": _qwen2,
     "MiMoForCausalLM": _qwen2,
     "Qwen3ForCausalLM": _qwen3,
+    "GemmaForCausalLM": _gemma,
+    "Gemma2ForCausalLM": _gemma2,
+    "Gemma3ForCausalLM": _gemma3,
+    "CohereForCausalLM": _cohere,
+    "Cohere2ForCausalLM": _cohere,
+    "OlmoForCausalLM": _olmo,
     "Olmo2ForCausalLM": _olmo2,
     "Olmo3ForCausalLM": _olmo2,
     "PhiForCausalLM": _phi,
