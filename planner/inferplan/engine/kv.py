@@ -42,6 +42,7 @@ class KVDtype:
     element_bytes: float
     scale_bytes_per_row: float = 0.0
     scale_bytes_per_element: float = 0.0
+    default_block_size: int = DEFAULT_BLOCK_SIZE
 
     def row_bytes(self, elements: int) -> float:
         return elements * (self.element_bytes + self.scale_bytes_per_element) + self.scale_bytes_per_row

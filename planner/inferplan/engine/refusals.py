@@ -27,6 +27,7 @@ def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedC
     """Everything that can be refused without counting memory, in the order vLLM checks it."""
     return (
         *_context_errors(architecture, config),
+        *_batch_errors(config),
         *_head_errors(architecture, config),
         *_parallel_errors(architecture, config),
         *_quantization_errors(gpu, config),
@@ -39,6 +40,16 @@ def _context_errors(architecture: Architecture, config: ResolvedConfig) -> list[
         return []
     message = f"max_model_len {config.max_model_len} is above the model's limit of {limit}."
     return [StartError("ContextAboveModelLimit", message, f"Set max_model_len to at most {limit}.")]
+
+
+def _batch_errors(config: ResolvedConfig) -> list[StartError]:
+    """Each running sequence needs a token of the step's budget (vLLM's SchedulerConfig, 0.8–0.33)."""
+    tokens, sequences = config.max_num_batched_tokens, config.max_num_seqs
+    if sequences <= tokens:
+        return []
+    message = f"max_num_batched_tokens {tokens} is below max_num_seqs {sequences}."
+    fix = f"Set max_num_batched_tokens to at least {sequences}, or max_num_seqs to at most {tokens}."
+    return [StartError("BatchedTokensBelowSequences", message, fix)]
 
 
 def _head_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:

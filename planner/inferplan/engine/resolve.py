@@ -1,14 +1,14 @@
 """Every default filled in, as `vllm serve` does for one version, model and GPU.
 
-Batch defaults by GPU (vLLM 0.32, API server): at least 160 GiB: 16,384 tokens and 1,024 sequences; at least 70 GiB and
-not an A100: 8,192 and 1,024; else 2,048 and 256.
+Batch sizes: where nothing is said, the tier of the GPU (versions.py); tokens that nobody asked for are capped at
+max_num_seqs × max_model_len, and sequences that nobody asked for at the tokens (vLLM's `EngineArgs`).
 """
 
 from __future__ import annotations
 
 from inferplan.engine.config import EngineConfig, ResolvedConfig
 from inferplan.engine.kv import DEFAULT_BLOCK_SIZE, kv_dtype_named
-from inferplan.engine.versions import facts_of, version_warnings
+from inferplan.engine.versions import BatchTiers, VersionFacts, facts_of, version_warnings
 from inferplan.errors import InvalidInput
 from inferplan.hardware import GPU
 from inferplan.model import Architecture, Quantization, quantization_named
@@ -29,11 +29,9 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
     if dtype == "bfloat16" and gpu.vendor == "NVIDIA" and gpu.compute_capability < _AMPERE:
         dtype = "float16"
         warnings.append(f"DtypeFallback: {gpu.name} has no bfloat16; vLLM loads the model as float16")
-    declared = quantization.kv_cache_dtype if quantization else None
-    context = config.max_model_len or architecture.max_position_embeddings
-    tokens, sequences = default_batch(gpu)
-    max_num_seqs = config.max_num_seqs or sequences
-    batched = config.max_num_batched_tokens or min(tokens, max_num_seqs * context)
+    kv = kv_dtype_named(config.kv_cache_dtype, dtype, quantization.kv_cache_dtype if quantization else None)
+    context = config.max_model_len or default_context(architecture, facts)
+    batched, max_num_seqs = _batch(config, context, default_batch(gpu, facts.batch))
     return ResolvedConfig(
         version=config.version,
         tensor_parallel_size=config.tensor_parallel_size,
@@ -44,12 +42,12 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
         dtype=dtype,
         quantization=quantization,
         activation_bits=_activation_bits(quantization, gpu),
-        kv=kv_dtype_named(config.kv_cache_dtype, dtype, declared),
+        kv=kv,
         gpu_memory_utilization=config.gpu_memory_utilization or facts.gpu_memory_utilization,
         max_model_len=context,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched,
-        block_size=config.block_size or DEFAULT_BLOCK_SIZE,
+        block_size=config.block_size or kv.default_block_size,
         enforce_eager=config.enforce_eager,
         enable_prefix_caching=config.enable_prefix_caching is not False,
         async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
@@ -59,14 +57,30 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
     )
 
 
-def default_batch(gpu: GPU) -> tuple[int, int]:
+def default_context(architecture: Architecture, facts: VersionFacts) -> int:
+    """max_model_len where nobody asks for one."""
+    short = architecture.original_position_embeddings
+    return short if short is not None and facts.long_rope_starts_short else architecture.max_position_embeddings
+
+
+def default_batch(gpu: GPU, tiers: BatchTiers) -> tuple[int, int]:
     """(max_num_batched_tokens, max_num_seqs) that `vllm serve` starts with on this GPU."""
-    if gpu.memory_bytes >= 160 * _GIB:
+    if tiers.largest_from_bytes is not None and gpu.memory_bytes >= tiers.largest_from_bytes:
         return 16384, 1024
-    # GB10 (sm121) is put in the small tier by 0.33.
-    if gpu.memory_bytes >= 70 * _GIB and not gpu.name.startswith("A100") and gpu.compute_capability != (12, 1):
+    if tiers.large_names:
+        large = any(name in gpu.name for name in tiers.large_names)
+    else:
+        large = gpu.memory_bytes >= 70 * _GIB and not gpu.name.startswith("A100")
+    if large and gpu.compute_capability not in tiers.small_capabilities:
         return 8192, 1024
     return 2048, 256
+
+
+def _batch(config: EngineConfig, context: int, defaults: tuple[int, int]) -> tuple[int, int]:
+    """(max_num_batched_tokens, max_num_seqs) in force."""
+    tokens, sequences = defaults
+    batched = config.max_num_batched_tokens or min(tokens, (config.max_num_seqs or sequences) * context)
+    return batched, config.max_num_seqs or min(sequences, batched)
 
 
 def _check(config: EngineConfig) -> None:

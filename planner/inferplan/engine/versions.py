@@ -9,10 +9,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from inferplan.errors import InvalidInput
 
 _GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTiers:
+    """Which GPUs `vllm serve` gives which (max_num_batched_tokens, max_num_seqs) by default.
+
+    (16384, 1024) from `largest_from_bytes` on; (8192, 1024) for GPUs whose name holds one of `large_names` or, where
+    that is empty, of at least 70 GiB and not A100; (2048, 256) for the rest and `small_capabilities`.
+    """
+
+    large_names: tuple[str, ...] = ()
+    largest_from_bytes: int | None = None
+    small_capabilities: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +36,7 @@ class VersionFacts:
     `logit_bytes`: activation bytes per logit in the sampler's profiling run (max_num_seqs × vocabulary logits).
     `subtracts_graphs`: whether the CUDA-graph estimate is taken off the KV budget.
     `non_torch_bytes`, `non_torch_linked_bytes`: outside PyTorch's allocator on one rank; several ranks over NVLink.
+    `long_rope_starts_short`: a LongRoPE model serves its original context unless told otherwise.
     """
 
     since: tuple[int, int]
@@ -31,21 +46,36 @@ class VersionFacts:
     non_torch_bytes: int
     non_torch_linked_bytes: int
     async_scheduling: bool
+    batch: BatchTiers
+    long_rope_starts_short: bool
 
 
 _NT_OLD, _NT = round(0.13 * _GIB), round(0.25 * _GIB)
 # Two ranks over NVLink, H100, 0.19: 2.06–2.07 GiB at TP 2, 2.13 at TP 4 (six published logs).
 _NT_LINKED = round(2.07 * _GIB)
 
+# vLLM pull requests: 12369 (H100 and H200 by name), 17073 and 17885 (by memory, A100 excepted; in 0.8.5 A100-80GB and
+# B200 had the large defaults already), 51726 (160 GiB; August 2026, between 0.27.1 and 0.28.0 by the dates of published
+# logs). GB10 moves to the small tier in 0.33 (its source).
+_BY_NAME = BatchTiers(large_names=("H100", "H200"))
+_BY_MEMORY = BatchTiers()
+_THREE_TIERS = BatchTiers(largest_from_bytes=160 * _GIB)
+_GB10_SMALL = BatchTiers(largest_from_bytes=160 * _GIB, small_capabilities=((12, 1),))
+
 _ROWS = (
     # Qwen3-14B on H100 logs 5.64 GiB of activation on 0.15/0.16 and 2.23 on 0.17 with 1,024 sequences and the same
     # flags: 38 against 14 bytes per logit. Non-torch 0.13 GiB up to 0.17, 0.25 from 0.18.
-    VersionFacts((0, 8), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False),
-    VersionFacts((0, 14), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, True),
-    VersionFacts((0, 17), 0.90, False, 14.0, _NT_OLD, _NT_LINKED, True),
-    VersionFacts((0, 18), 0.90, False, 14.0, _NT, _NT_LINKED, True),
+    VersionFacts((0, 8), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_NAME, False),
+    VersionFacts((0, 9), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_MEMORY, False),
+    # LongRoPE's short default comes with `rope_parameters` (first seen in the 0.12 source).
+    VersionFacts((0, 12), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_MEMORY, True),
+    VersionFacts((0, 14), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, True, _BY_MEMORY, True),
+    VersionFacts((0, 17), 0.90, False, 14.0, _NT_OLD, _NT_LINKED, True, _BY_MEMORY, True),
+    VersionFacts((0, 18), 0.90, False, 14.0, _NT, _NT_LINKED, True, _BY_MEMORY, True),
     # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default since 0.21; the default utilization rose to 0.92.
-    VersionFacts((0, 21), 0.92, True, 14.0, _NT, _NT_LINKED, True),
+    VersionFacts((0, 21), 0.92, True, 14.0, _NT, _NT_LINKED, True, _BY_MEMORY, True),
+    VersionFacts((0, 28), 0.92, True, 14.0, _NT, _NT_LINKED, True, _THREE_TIERS, True),
+    VersionFacts((0, 33), 0.92, True, 14.0, _NT, _NT_LINKED, True, _GB10_SMALL, True),
 )
 # V1 is the default engine from here on.
 FIRST_V1 = (0, 8)
@@ -60,6 +90,7 @@ def parse_version(version: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
+@lru_cache(maxsize=256)
 def facts_of(version: str) -> VersionFacts:
     """The row that holds for a version (the nearest one for a version outside the table)."""
     asked = parse_version(version)

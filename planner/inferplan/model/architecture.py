@@ -124,6 +124,7 @@ class Architecture:
     """A model as the planner sees it. Lengths in tokens, sizes in elements.
 
     `name`: the class in config.json `architectures`. `dtype`: `bfloat16`, `float16` or `float32`.
+    `original_position_embeddings`: the context a LongRoPE model was trained with before it was stretched, else None.
     `outer`: matrices outside the layers except the token embedding and LM head (position tables, …).
     """
 
@@ -138,6 +139,7 @@ class Architecture:
     lm_head_bias: bool = False
     outer: tuple[Matrix, ...] = ()
     vectors: tuple[Vector, ...] = ()
+    original_position_embeddings: int | None = None
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""

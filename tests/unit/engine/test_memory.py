@@ -94,6 +94,7 @@ def test_a_version_outside_the_table_is_said(version: str) -> None:
         ({"max_model_len": 10**6}, "H100-SXM", "ContextAboveModelLimit"),
         ({"enable_expert_parallel": True}, "H100-SXM", "ExpertParallelWithoutExperts"),
         ({"decode_context_parallel_size": 2, "tensor_parallel_size": 8}, "H100-SXM", "ContextParallelNeedsRanks"),
+        ({"max_num_batched_tokens": 64, "max_num_seqs": 256}, "H100-SXM", "BatchedTokensBelowSequences"),
         ({"pipeline_parallel_size": 100}, "H100-SXM", "PipelineDeeperThanModel"),
         ({"weight_quantization": "awq"}, "V100", "QuantizationNotOnThisGPU"),
         ({"weight_quantization": "gguf"}, "H100-SXM", "QuantizationNeedsPlugin"),
@@ -137,3 +138,32 @@ def test_a_bigger_card_of_the_same_type_has_more_tokens() -> None:
         plan_memory(architecture, g, resolve(EngineConfig(), architecture, g)).kv_cache_tokens for g in (card, bigger)
     ]
     assert tokens[0] < tokens[1]
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "batch"),
+    [
+        # (max_num_batched_tokens, max_num_seqs) of `vllm serve`; the tiers changed with the versions.
+        ("0.8.4", "H100-SXM", (8192, 1024)),
+        ("0.8.4", "B200", (2048, 256)),
+        ("0.9.0", "B200", (8192, 1024)),
+        ("0.27.1", "B200", (8192, 1024)),
+        ("0.33.0", "B200", (16384, 1024)),
+        ("0.33.0", "A100-SXM-80GB", (2048, 256)),
+        ("0.33.0", "L40S", (2048, 256)),
+        ("0.32.0", "GB10", (8192, 1024)),
+        ("0.33.0", "GB10", (2048, 256)),
+    ],
+)
+def test_the_default_batch_is_that_of_the_version_and_the_gpu(version: str, gpu: str, batch: tuple[int, int]) -> None:
+    architecture = resolve_model(MODELS[0], hub="never").architecture
+    config = resolve(EngineConfig(version=version), architecture, resolve_gpu(gpu))
+    assert (config.max_num_batched_tokens, config.max_num_seqs) == batch
+
+
+def test_defaults_are_capped_by_what_was_asked_for() -> None:
+    architecture = resolve_model(MODELS[0], hub="never").architecture
+    few_tokens = resolve(EngineConfig(max_num_batched_tokens=512), architecture, resolve_gpu("H100-SXM"))
+    assert few_tokens.max_num_seqs == 512
+    short = resolve(EngineConfig(max_num_seqs=4, max_model_len=100), architecture, resolve_gpu("H100-SXM"))
+    assert short.max_num_batched_tokens == 400
