@@ -64,7 +64,9 @@ class Operator:
         program = Path(sys.executable).parent / "inferplan-operator"
         self.started = time.monotonic()
         with log.open("wb") as output:
-            self.process = subprocess.Popen([sys.executable, "/tmp/dev/dbg.py", "run"], env=environment, stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                [sys.executable, "/tmp/dev/dbg.py", "run"], env=environment, stdout=output, stderr=output
+            )
         atexit.register(self.process.kill)
 
     def metrics(self) -> dict[str, float]:
@@ -88,7 +90,9 @@ class Operator:
         started = time.monotonic()
         while (self.metrics().get(condition) or 0) < count:
             if time.monotonic() - started > within_seconds or self.process.poll() is not None:
-                self.process.send_signal(signal.SIGUSR1); time.sleep(1); raise SystemExit(1)
+                self.process.send_signal(signal.SIGUSR1)
+                time.sleep(1)
+                raise SystemExit(1)
             await asyncio.sleep(0.1)
         return time.monotonic() - started
 
@@ -126,7 +130,9 @@ async def create_all(server: ApiServer, count: int, intents: int) -> float:
 
 def writes(metrics: dict[str, float]) -> dict[str, float]:
     found: dict[str, float] = {}
-    pattern = re.compile(r'inferplan_api_requests_total\{resource="(\w+)",status="(\d+)",verb="(POST|PATCH|PUT|DELETE)"\}')
+    pattern = re.compile(
+        r'inferplan_api_requests_total\{resource="(\w+)",status="(\d+)",verb="(POST|PATCH|PUT|DELETE)"\}'
+    )
     for name, value in metrics.items():
         if (match := pattern.fullmatch(name)) and match[1] != "leases":
             key = f"{match[3]} {match[1]} {match[2]}"
@@ -177,7 +183,8 @@ def main() -> int:
     parser.add_argument("--intents", type=int, default=40)
     parser.add_argument("--kubeconfigs", type=Path)
     options = parser.parse_args()
-    folder = Path("/tmp/dev/sc"); folder.mkdir(exist_ok=True)
+    folder = Path("/tmp/dev/sc")
+    folder.mkdir(exist_ok=True)
     cluster: Cluster | None = None
     try:
         if options.kubeconfigs is None:

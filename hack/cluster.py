@@ -222,6 +222,13 @@ class Cluster:
         self._record()
         return process
 
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """One of the processes that were started here."""
+        return self._processes[name]
+
+    def runs(self, name: str) -> bool:
+        return name in self._processes
+
     def stop_process(self, name: str) -> None:
         """End one process that was started here."""
         process = self._processes.pop(name)

@@ -100,7 +100,8 @@ class Plan:
 
     def events(self) -> list[str]:
         found = self.cluster.get("events.events.k8s.io", "-n", self.namespace) or {"items": []}
-        return [e["reason"] for e in found["items"] if e["regarding"]["name"] == self.name]
+        about = ("InferencePlan", self.name)
+        return [e["reason"] for e in found["items"] if (e["regarding"]["kind"], e["regarding"]["name"]) == about]
 
 
 @pytest.fixture

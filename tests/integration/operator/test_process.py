@@ -27,7 +27,7 @@ def holder(cluster: Cluster) -> str:
 
 def restart(cluster: Cluster, config: Path, *, number: int) -> None:
     """End the session's operator by a signal and start it again as the same pod."""
-    process = cluster._processes["operator"]
+    process = cluster.process("operator")
     process.send_signal(number)
     process.wait(10)
     cluster.stop_process("operator")
@@ -39,7 +39,7 @@ def test_what_was_approved_while_the_operator_was_dead_is_deployed_when_it_is_ba
 ) -> None:
     chat = plan().apply()
     digest = chat.recommended()
-    operator._processes["operator"].send_signal(signal.SIGSTOP)
+    operator.process("operator").send_signal(signal.SIGSTOP)
     chat.approve(digest)
     restart(operator, config, number=signal.SIGKILL)
     assert chat.deployed()["metadata"]["annotations"]["inferplan.io/digest"] == digest
@@ -72,22 +72,20 @@ def test_of_two_operators_one_leads_and_the_other_takes_over_at_once(
         time.sleep(2)
         assert holder(operator) == "inferplan-operator"
         assert '"leading"' not in operator.log("second")
-        process = operator._processes["operator"]
-        process.terminate()
-        assert process.wait(8) == 0
+        operator.stop_process("operator")
         started = time.monotonic()
         operator.wait(lambda: holder(operator) == "inferplan-second", 10, "the second to lead", poll=0.05)
         assert time.monotonic() - started < 4
         plan().apply().recommended()
     finally:
         operator.stop_process("second")
-        operator.stop_process("operator")
-        operator.start_operator("--config", str(config))
+        if not operator.runs("operator"):
+            operator.start_operator("--config", str(config))
 
 
 def test_a_clean_end_gives_the_lease_back(operator: Cluster, config: Path) -> None:
     operator.wait(lambda: holder(operator) == "inferplan-operator", 30, "it to lead")
-    process = operator._processes["operator"]
+    process = operator.process("operator")
     started = time.monotonic()
     process.terminate()
     assert process.wait(10) == 0
