@@ -11,53 +11,11 @@ from dataclasses import dataclass, replace
 
 from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
 from inferplan.model.architecture import Architecture, Attention, DenseMLP, Layer, Matrix, Shard, Vector
+from inferplan.model.context import context_of
+from inferplan.model.fields import Fields
 from inferplan.model.quantization import quantization_of
 
 _MAX_LAYERS = 2048
-_MAX_SIZE = 2**28
-_DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32", "float": "float32"}
-
-
-@dataclass(frozen=True, slots=True)
-class Fields:
-    """Typed, bounded access to a config: a missing or absurd field is an error that names it."""
-
-    values: Mapping[str, object]
-
-    def size(self, *names: str, default: int | None = None) -> int:
-        """The first of the names that is present, as a positive integer."""
-        for name in names:
-            value = self.values.get(name)
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
-                raise InvalidModelConfig(f"config.json: {name}={value!r} is not a positive integer")
-            return value
-        if default is None:
-            raise InvalidModelConfig(f"config.json: {names[0]} is missing")
-        return default
-
-    def flag(self, *names: str, default: bool) -> bool:
-        for name in names:
-            value = self.values.get(name)
-            if isinstance(value, bool):
-                return value
-        return default
-
-    def window(self) -> int | None:
-        """`sliding_window` where it is in use, in tokens."""
-        if self.values.get("use_sliding_window") is False:
-            return None
-        value = self.values.get("sliding_window")
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-    def dtype(self) -> str:
-        """Model dtype; vLLM loads float32 checkpoints as they are only when asked, `auto` makes them float16."""
-        value = str(self.values.get("torch_dtype") or self.values.get("dtype") or "float32").removeprefix("torch.")
-        found = _DTYPES.get(value)
-        if found is None:
-            raise InvalidModelConfig(f"config.json: torch_dtype={value!r} is not one of {', '.join(_DTYPES)}")
-        return "float16" if found == "float32" else found
 
 
 def parse_architecture(
@@ -76,18 +34,20 @@ def parse_architecture(
         )
     fields = Fields(config)
     outline = parser(fields)
+    context = context_of(fields)
     return Architecture(
         name=name,
         hidden_size=outline.hidden_size,
         vocab_size=fields.size("vocab_size"),
         layers=outline.layers,
         tied_embeddings=fields.flag("tie_word_embeddings", default=outline.tied_by_default),
-        max_position_embeddings=_context_limit(fields),
+        max_position_embeddings=context.limit_tokens,
         dtype=fields.dtype(),
         quantization=quantization_of(config, hf_quant_config),
         lm_head_bias=outline.lm_head_bias,
         outer=outline.outer,
         vectors=outline.vectors,
+        original_position_embeddings=context.original_tokens,
     )
 
 
@@ -96,21 +56,6 @@ def _class_name(config: Mapping[str, object]) -> str:
     if not isinstance(names, list) or not names or not isinstance(names[0], str):
         raise InvalidModelConfig("config.json: architectures is missing or empty")
     return names[0]
-
-
-def _context_limit(fields: Fields) -> int:
-    """The longest context the model was made for: vLLM's derivation, YaRN-like scaling by its factor."""
-    limit = fields.size("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
-    scaling = fields.values.get("rope_scaling")
-    # Gemma 3 states its scaled length already (vLLM leaves it alone by name, too).
-    stated = str(fields.values.get("model_type", "")).startswith("gemma3")
-    if isinstance(scaling, Mapping) and not stated:
-        kind = scaling.get("rope_type") or scaling.get("type")
-        factor = scaling.get("factor", 1)
-        if kind not in (None, "default", "su", "longrope", "llama3", "mrope") and isinstance(factor, int | float):
-            original = scaling.get("original_max_position_embeddings") if kind == "yarn" else None
-            return int((original if isinstance(original, int) else limit) * factor)
-    return limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +86,7 @@ def _heads(fields: Fields) -> Heads:
     kv_heads = fields.size("num_key_value_heads", default=heads)
     if heads % kv_heads:
         raise InvalidModelConfig(f"config.json: num_attention_heads={heads} is no multiple of {kv_heads} KV heads")
-    if "head_dim" not in fields.values and hidden % heads:
+    if fields.values.get("head_dim") is None and hidden % heads:
         raise InvalidModelConfig(f"config.json: hidden_size={hidden} is no multiple of num_attention_heads={heads}")
     return Heads(hidden, heads, kv_heads, fields.size("head_dim", default=hidden // heads))
 

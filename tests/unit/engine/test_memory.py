@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, requests_that_fit, resolve
 from inferplan.errors import InvalidInput
 from inferplan.hardware import resolve_gpu
+from inferplan.model import parse_architecture
 from inferplan.model.hub import resolve_model
 
 GIB = 2**30
@@ -167,3 +168,23 @@ def test_defaults_are_capped_by_what_was_asked_for() -> None:
     assert few_tokens.max_num_seqs == 512
     short = resolve(EngineConfig(max_num_seqs=4, max_model_len=100), architecture, resolve_gpu("H100-SXM"))
     assert short.max_num_batched_tokens == 400
+
+
+def test_a_long_rope_model_starts_with_its_original_context_unless_asked() -> None:
+    phi = {
+        "architectures": ["Phi3ForCausalLM"],
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "vocab_size": 32064,
+        "max_position_embeddings": 131072,
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"type": "longrope"},
+        "torch_dtype": "bfloat16",
+    }
+    architecture, card = parse_architecture(phi), resolve_gpu("H100-SXM")
+    assert resolve(EngineConfig(), architecture, card).max_model_len == 4096
+    assert resolve(EngineConfig(version="0.11.0"), architecture, card).max_model_len == 131072
+    asked = resolve(EngineConfig(max_model_len=65536), architecture, card)
+    assert plan_memory(architecture, card, asked).starts

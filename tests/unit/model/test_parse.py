@@ -97,6 +97,38 @@ def test_the_context_limit_follows_rope_scaling(scaling: dict[str, Any] | None, 
     assert parse_architecture({**LLAMA, "rope_scaling": scaling}).max_position_embeddings == limit
 
 
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}, 131072),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}}, 8192),
+        ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}}}, 1048576),
+        ({"model_max_length": 4096}, 4096),
+        ({"max_sequence_length": 2048}, 2048),
+    ],
+)
+def test_the_context_limit_is_the_one_vllm_derives(changes: dict[str, Any], limit: int) -> None:
+    assert parse_architecture({**LLAMA, **changes}).max_position_embeddings == limit
+
+
+def test_a_long_rope_model_keeps_both_its_lengths() -> None:
+    # Phi-3-mini-128k: stretched from 4,096 to 131,072 tokens.
+    config = {
+        **LLAMA,
+        "architectures": ["Phi3ForCausalLM"],
+        "original_max_position_embeddings": 4096,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [2.0]},
+    }
+    found = parse_architecture(config)
+    assert (found.max_position_embeddings, found.original_position_embeddings) == (131072, 4096)
+
+
+@pytest.mark.parametrize("factor", [0, -1.0, "two", True])
+def test_a_scaling_factor_without_meaning_is_named(factor: object) -> None:
+    with pytest.raises(InvalidModelConfig, match="factor"):
+        parse_architecture({**LLAMA, "rope_scaling": {"type": "linear", "factor": factor}})
+
+
 def test_a_window_is_read_where_it_is_in_use() -> None:
     def windows(changes: dict[str, Any]) -> set[int | None]:
         layers = parse_architecture({**LLAMA, **changes}).layers

@@ -1,0 +1,53 @@
+"""Typed, bounded access to the fields of a config.json: a missing or absurd one is an error that names it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inferplan.errors import InvalidModelConfig
+
+_MAX_SIZE = 2**28
+_DTYPES = {"bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32", "float": "float32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of one config.json."""
+
+    values: Mapping[str, object]
+
+    def size(self, *names: str, default: int | None = None) -> int:
+        """The first of the names that is present, as a positive integer."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= _MAX_SIZE:
+                raise InvalidModelConfig(f"config.json: {name}={value!r} is not a positive integer")
+            return value
+        if default is None:
+            raise InvalidModelConfig(f"config.json: {names[0]} is missing")
+        return default
+
+    def flag(self, *names: str, default: bool) -> bool:
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, bool):
+                return value
+        return default
+
+    def window(self) -> int | None:
+        """`sliding_window` where it is in use, in tokens."""
+        if self.values.get("use_sliding_window") is False:
+            return None
+        value = self.values.get("sliding_window")
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    def dtype(self) -> str:
+        """Model dtype; vLLM loads float32 checkpoints as they are only when asked, `auto` makes them float16."""
+        value = str(self.values.get("torch_dtype") or self.values.get("dtype") or "float32").removeprefix("torch.")
+        found = _DTYPES.get(value)
+        if found is None:
+            raise InvalidModelConfig(f"config.json: torch_dtype={value!r} is not one of {', '.join(_DTYPES)}")
+        return "float16" if found == "float32" else found
