@@ -24,21 +24,27 @@ DATA = Path(__file__).parent / "data"
 QUEUEING_MS = 4000.0
 # InferenceX draws lengths uniformly from 80–100 % of nominal.
 _DRAWN = 0.9
-# The source says "A100"; its machine, Polaris, has the 40 GB card (arXiv 2411.00136, ALCF's description of Polaris).
+# max_seq_len_to_capture of vLLM's first engine.
+_CAPTURED = 8192
+# The source says "A100"; Argonne's Polaris has the 40 GB card (docs.alcf.anl.gov), and single-stream rates agree.
 _FORM_FACTORS = {("argonne_llm_inference_bench", "A100"): "A100-SXM-40GB"}
-_CACHED = "needs up to 94 % of the spec sheet's fp8 rate sustained (2,000-token prompts, 64 users): prompts were cached"
+_CACHED = "needs up to 94 % of the spec sheet's fp8 rate sustained (2,000-token prompts): cached prompts, most likely"
 _NOT_STATED = "prompt length is a maximum, not the length: 2,048 tokens would need 112 % of the spec sheet's rate"
-_SOFTWARE_FP8 = "fp8 KV cache on Ampere in 2024: converted in software, up to eight times slower than fp16"
+_SOFTWARE_FP8 = "fp8 KV cache on Ampere in 2024: up to 5.4 times slower than fp16 in the same source"
 _SLOW_H100 = (
-    "one request alone decodes at 51 % of the H100 SXM's bandwidth, against 70 % and more on the same source's A100 "
-    "and other H100 pages: a PCIe card's rate"
+    "one request alone decodes at half the H100 SXM's bandwidth, while the same run on the source's A100 reaches 73 %: "
+    "a PCIe card's rate"
 )
-_OLD_KERNELS = "int4 and int8 kernels of vLLM 0.4.2, since replaced (Marlin): half the speed"
+_OLD_AWQ = "AWQ on vLLM 0.4.2: a third slower than the same shapes on 0.6.3 (97 against 148 tokens/s, 7B)"
+_UNCAPTURED = "vLLM 0.4.2 above 8,192 tokens ran without CUDA graphs: a 0.5B model falls from 256 to 107 tokens/s"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement. `truth`: metric (`tpot`, `ttft`, `throughput`, `e2e`) → (statistic, value in s or tokens/s)."""
+    """One measurement. `truth`: metric (`tpot`, `ttft`, `throughput`, `e2e`) → (statistic, value in s or tokens/s).
+
+    `in_process`: the engine was called in the client's own process, no HTTP.
+    """
 
     id: str
     source: str
@@ -49,6 +55,7 @@ class Row:
     kind: str
     load: str
     quality: int
+    in_process: bool
     point: ServingPoint
     truth: tuple[tuple[str, str, float], ...]
 
@@ -93,8 +100,11 @@ def _contradicted(raw: dict[str, Any]) -> str | None:
         return _NOT_STATED
     if raw["source"] == "gpustack_perf_lab" and raw["source_url"].endswith(("qwen3-14b/h100.md", "qwen3-32b/h100.md")):
         return _SLOW_H100
-    if raw["source"] == "qwen_docs_speed" and raw.get("engine_version") == "0.4.2" and raw["quant_class"] != "bf16":
-        return _OLD_KERNELS
+    if raw["source"] == "qwen_docs_speed" and raw.get("engine_version") == "0.4.2":
+        if raw["isl"] > _CAPTURED:
+            return _UNCAPTURED
+        if raw["quant_class"] == "awq":
+            return _OLD_AWQ
     if raw.get("kv_dtype") == "fp8" and raw["gpu"].startswith("A100") and (raw.get("date") or "").startswith("2024"):
         return _SOFTWARE_FP8
     return None
@@ -131,6 +141,7 @@ def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
         kind=raw["model_kind"],
         load="single" if single else "batched",
         quality=raw.get("quality") or 0,
+        in_process="in-process engine" in (raw.get("notes") or ""),
         point=question.point,
         truth=tuple(_truth(raw)),
     )

@@ -57,6 +57,12 @@ class Spread:
     rows: int
 
 
+# Load kind of residuals on GPUs of vendors that no constant was fitted on.
+EXTRAPOLATED = "extrapolated"
+# TTFT of these has too few rows for a cell of its own: other loads' residuals, doubled outwards.
+_TTFT_GUESSED = ("queueing", EXTRAPOLATED)
+
+
 @lru_cache(maxsize=1)
 def _document() -> dict[str, dict[str, float]]:
     text = (resources.files("inferplan.performance") / "data" / "constants.json").read_text(encoding="utf-8")
@@ -72,10 +78,14 @@ def constants() -> Constants:
 
 @lru_cache(maxsize=64)
 def spread(metric: str, load: str) -> Spread:
-    """Residuals of a metric (`ttft`, `tpot`, `throughput`) under a load kind (`single`, `batched`, `queueing`).
+    """Residuals of a metric (`ttft`, `tpot`, `throughput`) under a load kind (`single`, `batched`, `queueing`,
+    `extrapolated`).
 
-    Falls back to the metric's residuals over all loads where a cell has too few rows.
+    Where a cell has too few rows, queueing falls back to `batched` and everything else to all loads of the metric.
     """
     cells = _document()["residuals"]
-    cell = cells.get(f"{metric}/{load}") or cells[f"{metric}/all"]
-    return Spread(cell["low"], cell["high"], int(cell["rows"]))  # type: ignore[index]
+    name = f"{metric}/{load}"
+    parent = f"{metric}/batched" if load == "queueing" else f"{metric}/all"
+    cell = cells.get(name) or cells.get(parent) or cells[f"{metric}/all"]
+    wider = 2.0 if metric == "ttft" and load in _TTFT_GUESSED and name not in cells else 1.0
+    return Spread(cell["low"] / wider, cell["high"] * wider, int(cell["rows"]))  # type: ignore[index]

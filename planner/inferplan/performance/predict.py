@@ -1,7 +1,7 @@
 """ServingPoint → Performance: one vectorised pass over any number of points, and the sweep that planning uses.
 
 The interval of a value is value × the 5 % and 95 % quantile of measured/predicted on validation rows of the same
-metric and load kind.
+metric and load kind; of TTFT the low end leaves out the time outside the engine, which depends on who measures.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from inferplan.engine import MemoryPlan, ResolvedConfig, requests_that_fit
-from inferplan.performance.constants import Spread, constants, spread
+from inferplan.performance.constants import EXTRAPOLATED, Spread, constants, spread
 from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
-from inferplan.performance.serving import BURST, CLOSED, OPEN, Demand, Latency, Served, serve
+from inferplan.performance.serving import BURST, CLOSED, OPEN, Demand, Latency, Served, request_host, serve
 from inferplan.performance.step import Array, Coefficients, Flags, StepTime, Table, coefficients, step_time
 from inferplan.workload import Burst, Concurrency, Workload
 
@@ -29,10 +29,11 @@ class Candidates:
     table: Table
     cap: Array
     budget: Array
+    fitted: Flags
 
     def take(self, index: npt.NDArray[np.intp]) -> Candidates:
         """The deployments of `index`, repeats allowed."""
-        return Candidates(self.table.take(index), self.cap[index], self.budget[index])
+        return Candidates(self.table.take(index), self.cap[index], self.budget[index], self.fitted[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,13 @@ def candidates(points: Sequence[ServingPoint]) -> Candidates:
     rows = [coefficients(p.architecture, p.gpu, p.config) for p in points]
     cap = [running_cap(p.memory, p.config, p.workload) for p in points]
     budget = [float(p.config.max_num_batched_tokens) for p in points]
-    return Candidates(Table(rows), np.array(cap, dtype=np.float64), np.array(budget, dtype=np.float64))
+    fitted = [p.gpu.vendor in _FITTED_VENDORS for p in points]
+    return Candidates(
+        Table(rows),
+        np.array(cap, dtype=np.float64),
+        np.array(budget, dtype=np.float64),
+        np.array(fitted, dtype=np.bool_),
+    )
 
 
 def running_cap(memory: MemoryPlan, config: ResolvedConfig, workload: Workload) -> float:
@@ -78,13 +85,14 @@ def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:
     """Judge every candidate under `amount` of the workload's load kind (requests in flight, per second, or at once)."""
     demand = demand_of([workload] * len(amount), held, amount)
     served = serve(held.table, constants(), demand)
-    queueing = served.queueing
-    ttft = np.where(queueing, spread("ttft", "queueing").high, spread("ttft", "batched").high)
-    tpot = spread("tpot", "batched").high
-    e2e = np.maximum(ttft * served.ttft.p95, served.ttft.p95) + tpot * (served.e2e.p95 - served.ttft.mean)
+    kinds = _kinds(held.fitted, served)
+    ttft = served.ttft.p95 * _factors("ttft", kinds)
+    tpot = _factors("tpot", kinds)
+    # The answer's share of E2E grows with TPOT; TTFT's share with TTFT.
+    e2e = ttft + tpot * np.maximum(served.e2e.p95 - served.ttft.p95, 0.0)
     return Sweep(
         ttft_p95=served.ttft.p95,
-        ttft_p95_high=served.ttft.p95 * ttft,
+        ttft_p95_high=ttft,
         tpot_p95=served.tpot.p95,
         tpot_p95_high=served.tpot.p95 * tpot,
         e2e_p95=served.e2e.p95,
@@ -92,6 +100,20 @@ def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:
         output_tokens_per_second=served.requests_per_second * demand.answer,
         saturated=served.saturated,
     )
+
+
+def _kinds(fitted: Flags, served: Served) -> npt.NDArray[np.str_]:
+    """The cell of residuals that speaks about each deployment."""
+    near = np.where(served.running <= 1.0, "single", np.where(served.queueing, "queueing", "batched"))
+    return np.where(fitted, near, EXTRAPOLATED)
+
+
+def _factors(metric: str, kinds: npt.NDArray[np.str_]) -> Array:
+    """high / value of each deployment's interval."""
+    found = np.ones(len(kinds))
+    for kind in np.unique(kinds):
+        found[kinds == kind] = max(spread(metric, str(kind)).high, 1.0)
+    return found
 
 
 def predict(points: Sequence[ServingPoint]) -> list[Performance]:
@@ -104,7 +126,21 @@ def predict(points: Sequence[ServingPoint]) -> list[Performance]:
     served = serve(held.table, constants(), demand)
     steps = _decode_steps(held.table, demand, served)
     prefills = _prefill_steps(held.table, demand)
-    return [_performance(i, point, served, steps, prefills, held) for i, point in enumerate(points)]
+    kinds = _kinds(held.fitted, served)
+    outside = request_host(constants(), demand)
+    return [
+        _performance(i, point, served, steps, prefills, Judged(str(kinds[i]), float(outside[i]), float(held.cap[i])))
+        for i, point in enumerate(points)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one answer's intervals and warnings rest on. `outside`: seconds of TTFT outside the engine."""
+
+    kind: str
+    outside: float
+    cap: float
 
 
 def load_amount(workload: Workload) -> float:
@@ -149,16 +185,14 @@ def _prefill_steps(t: Table, demand: Demand) -> StepTime:
 
 
 def _performance(
-    i: int, point: ServingPoint, served: Served, decode: StepTime, prefill: StepTime, held: Candidates
+    i: int, point: ServingPoint, served: Served, decode: StepTime, prefill: StepTime, judged: Judged
 ) -> Performance:
     ranks = point.config.data_parallel_size
     answer = point.workload.output_tokens.mean_tokens
     requests = float(served.requests_per_second[i]) * ranks
     running = float(served.running[i]) * ranks
-    kind = "single" if running <= 1.0 else "queueing" if served.queueing[i] else "batched"
     output = requests * answer
     tokens = requests * (answer + point.workload.input_tokens.mean_tokens)
-    throughput_kind = "single" if kind == "single" else "batched"
     row = coefficients(point.architecture, point.gpu, point.config)
     fresh = point.workload.input_tokens.mean_tokens * (1 - point.workload.prefix_hit_rate)
     return Performance(
@@ -170,14 +204,14 @@ def _performance(
         requests_per_second=requests,
         running_requests=running,
         saturated=bool(served.saturated[i]),
-        ttft_interval=_interval(float(served.ttft.mean[i]), spread("ttft", kind)),
-        tpot_interval=_interval(float(served.tpot.mean[i]), spread("tpot", throughput_kind)),
-        output_tokens_per_second_interval=_interval(output, spread("throughput", throughput_kind)),
+        ttft_interval=_interval(float(served.ttft.mean[i]), spread("ttft", judged.kind), judged.outside),
+        tpot_interval=_interval(float(served.tpot.mean[i]), spread("tpot", judged.kind)),
+        output_tokens_per_second_interval=_interval(output, spread("throughput", judged.kind)),
         basis="SpecSheet" if point.gpu.vendor in _FITTED_VENDORS else "Extrapolated",
         prefill_seconds_share=float(served.prefill_share[i]),
         decode_step=_operations(decode, i, row, max(float(served.running[i]), 1.0)),
         prefill_step=_operations(prefill, i, row, fresh),
-        warnings=_warnings(point, bool(served.saturated[i]), float(held.cap[i])),
+        warnings=_warnings(point, bool(served.saturated[i]), judged.cap),
     )
 
 
@@ -195,8 +229,9 @@ def _quantiles(latency: Latency, i: int) -> Quantiles:
     return Quantiles(*(float(getattr(latency, name)[i]) for name in ("mean", "p50", "p90", "p95", "p99")))
 
 
-def _interval(value: float, residuals: Spread) -> Interval:
-    return Interval(value * min(residuals.low, 1.0), value * max(residuals.high, 1.0))
+def _interval(value: float, residuals: Spread, outside: float = 0.0) -> Interval:
+    """`outside`: the part of the value that may be missing as a whole (an engine called without a server)."""
+    return Interval((value - outside) * min(residuals.low, 1.0), value * max(residuals.high, 1.0))
 
 
 def _operations(step: StepTime, i: int, row: Coefficients, tokens: float) -> tuple[Operation, ...]:

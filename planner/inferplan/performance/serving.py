@@ -1,18 +1,22 @@
 """Step → serving: vLLM's scheduler on top of the step, in closed form and vectorised.
 
 R requests run at once, at most `cap` = min(max_num_seqs, requests the KV cache holds). Decode steps take d(R); one
-prompt's prefill, mixed into the running steps under the token budget, costs m (the step with it minus without it).
+prompt's prefill, mixed into the running steps under the token budget, adds m (the steps with it minus without it).
 
-    closed loop   R = min(C, cap)        TPOT = d(R) + (R − 1)/O · m
+    TTFT = host + rest of the running step + chunks · d + m + others' prefills met + waiting for a slot
+
+    closed loop   R = min(C, cap). A cycle holds R prefills and O − 1 decode steps:
+                  TPOT = d(R) + (prefills of the R − 1 others that TTFT has not met) / (O − 1)
     open loop     ρ = λ·m,  TPOT = d(R) / (1 − ρ),  R = λ · time in system (fixed point)
     all at once   prompts in order: TTFT of the i-th is i · m; later waves wait for a slot
 
-    TTFT = host + half a step + own prefill + what is met of others' prefills + waiting for a slot
-
-Waiting for a slot in the open loop is Sakasegawa's M/G/c; at λ ≥ λmax = cap / (cap·m + O·d(cap)) the queue grows
-without end: `saturated`, and the latencies are those of the first ten minutes. Percentiles: log-normal with the
-variance of prompt lengths, half steps, interference (Poisson) and queueing (exponential). Known to be wrong:
-synchronised cohorts (all requests equally long and started together), preemption storms, prefix reuse in bursts.
+The rest of the running step is E[s²] / 2E[s] with Poisson prompts per step. Others are met in the step that takes the
+request in and, by `bunching`, because benchmarks start all requests at once. Waiting for a slot in the open loop is
+Sakasegawa's M/G/c; at λ ≥ λmax = cap / (cap·m + O·d(cap)) the queue grows without end: `saturated`, and the latencies
+are those of the first ten minutes. Percentiles: log-normal with the variance of prompt lengths, steps, interference
+(Poisson) and queueing (exponential). Known to be wrong: cohorts of equally long requests that started together (TTFT
+of long prompts up to 30 % low), the tail of a burst with lengths that vary (throughput 10–20 % high), preemption
+storms, prefix reuse in bursts, an API server that can't keep up (above some thousand tokens per second per process).
 """
 
 from __future__ import annotations
@@ -115,17 +119,27 @@ def decode_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array
     return step_time(t, c, running, demand.prompt + demand.answer / 2, none, none).total
 
 
+def chunks(demand: Demand, running: Array) -> Array:
+    """Steps that one prompt's prefill is spread over: decoding requests take their tokens of the budget first."""
+    room = np.maximum(demand.budget - running, demand.budget / 4)
+    return np.ceil(_fresh(demand) / room)
+
+
+def _fresh(demand: Demand) -> Array:
+    """Prompt tokens to compute: at least one, even of a prompt that is cached as a whole."""
+    return np.maximum(demand.prompt - demand.cached, 1.0)
+
+
 def prefill_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array:
     """What one prompt's prefill adds to the steps of `running` requests, chunk by chunk under the token budget."""
-    fresh = np.maximum(demand.prompt - demand.cached, 1.0)
-    room = np.maximum(demand.budget - running, demand.budget / 4)
-    chunks = np.ceil(fresh / room)
+    fresh = _fresh(demand)
+    parts = chunks(demand, running)
     context = demand.prompt + demand.answer / 2
     pairs = fresh * (demand.prompt - fresh) + fresh * fresh / 2
-    with_chunk = step_time(t, c, running, context, fresh / chunks, pairs / chunks).total
+    with_chunk = step_time(t, c, running, context, fresh / parts, pairs / parts).total
     none = np.zeros_like(running)
     without = np.where(running > 0, step_time(t, c, running, context, none, none).total, 0.0)
-    return chunks * np.maximum(with_chunk - without, _TINY)
+    return parts * np.maximum(with_chunk - without, _TINY)
 
 
 def request_host(c: Constants, demand: Demand) -> Array:
@@ -146,11 +160,9 @@ def _met(decode: Array, prefill: Array, share: Array) -> tuple[Array, Array]:
     return residual, together * prefill
 
 
-def _per_step(demand: Demand, running: Array, wanted: Array, prefill: Array) -> Array:
-    """Prefill seconds met per decode step: a step takes no more prompt tokens than its budget."""
-    fresh = np.maximum(demand.prompt - demand.cached, 1.0)
-    room = np.maximum(demand.budget - running, demand.budget / 4)
-    return np.minimum(wanted, prefill * room / fresh)
+def _most_per_step(demand: Demand, prefill: Array) -> Array:
+    """Prefill seconds that fit a step: it takes no more prompt tokens than its budget."""
+    return prefill * demand.budget / _fresh(demand)
 
 
 def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
@@ -160,14 +172,14 @@ def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
     decode = decode_time(t, c, demand, running)
     prefill = prefill_time(t, c, demand, others)
     steps = np.maximum(demand.answer - 1, 1.0)
-    host = request_host(c, demand)
     residual, together = _met(decode, prefill, others / np.maximum(demand.answer, 1.0))
-    # One alone finds the engine idle; a step takes a new request in together with the others' decoding.
-    shared = np.minimum(others, 1.0) * (residual + decode)
+    # One alone finds the engine idle; steps take a new request in together with the others' decoding.
+    shared = np.minimum(others, 1.0) * (residual + chunks(demand, others) * decode)
     met = np.minimum(together + c.bunching * others / 2 * prefill, others * prefill)
-    # A cycle holds R prefills and O − 1 decode steps, whoever waits for them: what TTFT met is not met again.
-    tpot = decode + _per_step(demand, running, np.maximum(others * prefill - met, 0.0) / steps, prefill)
-    first = host + shared + prefill + met
+    # A cycle holds R prefills and O − 1 decode steps: others' prefills that TTFT does not meet, TPOT does.
+    met = np.maximum(met, others * prefill - steps * _most_per_step(demand, prefill))
+    tpot = decode + (others * prefill - met) / steps
+    first = request_host(c, demand) + shared + prefill + met
     busy = first + (demand.answer - 1) * tpot
     waiting = np.maximum(concurrency - running, 0.0) / np.maximum(running, _TINY) * busy
     never = np.zeros_like(running)
@@ -196,8 +208,8 @@ def _open(t: Table, c: Constants, demand: Demand) -> _Means:
     slot = service * np.power(use, np.sqrt(2 * (demand.cap + 1))) / (demand.cap * (1 - use))
     overload = np.where(saturated, HORIZON_SECONDS / 2 * np.maximum(rate / limit - 1, 0.02), 0.0)
     met = met + slot + overload
-    # Met alone with 1 − R chance: then the engine is idle, no step is waited for.
-    shared = 1.5 * decode * np.minimum(running, 1.0)
+    # With less than one running on average the engine is idle for the rest: no step to wait for.
+    shared = (0.5 + chunks(demand, np.maximum(running - 1, 0.0))) * decode * np.minimum(running, 1.0)
     ttft = request_host(c, demand) + shared + prefill / (1 - load) + met
     throughput = np.where(saturated, limit, rate)
     return _Means(running, decode, prefill, tpot, ttft, met, throughput, saturated.astype(np.float64))
@@ -211,7 +223,7 @@ def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
     answer = np.maximum(demand.answer, 1.0)
     # Of the first wave a request meets half the prefills, later ones find every slot refilled around them.
     met = np.maximum(running - 1, 0.0) * (1 - running / (2 * number))
-    tpot = decode + _per_step(demand, running, met / answer * prefill, prefill)
+    tpot = decode + np.minimum(met / answer * prefill, _most_per_step(demand, prefill))
     wave = running * prefill + answer * decode
     duration = wave * number / running
     first = (running + 1) / 2 * prefill
