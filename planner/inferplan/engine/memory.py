@@ -166,7 +166,11 @@ def _buckets(
     architecture: Architecture, begin: int, count: int, tp: int, block_size: int, kv: KVDtype
 ) -> tuple[tuple[Spec, int], ...]:
     """Distinct specs of a stage's layers with how many layers have each, in order of appearance."""
-    specs = (layer_spec(layer, tp, block_size, kv) for layer in architecture.layers[begin : begin + count])
+    total = len(architecture.layers)
+    specs = (
+        layer_spec(architecture.layers[index], tp, block_size, kv.of_layer(index, total))
+        for index in range(begin, begin + count)
+    )
     return tuple(Counter(s for s in specs if s is not None).items())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from inferplan.engine.config import ResolvedConfig, StartError
 from inferplan.engine.versions import parse_version
 from inferplan.hardware import GPU
@@ -31,7 +33,14 @@ def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedC
         *_head_errors(architecture, config),
         *_parallel_errors(architecture, config),
         *_quantization_errors(gpu, config),
+        *_kv_dtype_errors(architecture, gpu, config),
     )
+
+
+@lru_cache(maxsize=1024)
+def _attentions(architecture: Architecture) -> tuple[Attention, ...]:
+    """The distinct attention mixers, in order of first appearance."""
+    return tuple(dict.fromkeys(m for layer in architecture.layers if isinstance(m := layer.mixer, Attention)))
 
 
 def _context_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
@@ -54,9 +63,14 @@ def _batch_errors(config: ResolvedConfig) -> list[StartError]:
 
 def _head_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
     tp = config.tensor_parallel_size
-    attention = next((layer.mixer for layer in architecture.layers if isinstance(layer.mixer, Attention)), None)
-    if attention is None:
-        return []
+    for attention in _attentions(architecture):
+        errors = _division_errors(attention, tp)
+        if errors:
+            return errors
+    return []
+
+
+def _division_errors(attention: Attention, tp: int) -> list[StartError]:
     sizes = [size for size in range(tp, 0, -1) if _divides(attention, size)]
     if attention.heads % tp:
         message = f"{attention.heads} attention heads can't be divided by tensor_parallel_size {tp}."
@@ -81,7 +95,7 @@ def _parallel_errors(architecture: Architecture, config: ResolvedConfig) -> list
         message = f"pipeline_parallel_size {config.pipeline_parallel_size} is above {len(architecture.layers)} layers."
         errors.append(StartError("PipelineDeeperThanModel", message, "Use a smaller pipeline_parallel_size."))
     dcp, tp = config.decode_context_parallel_size, config.tensor_parallel_size
-    kv_heads = max((m.kv_heads for layer in architecture.layers if isinstance(m := layer.mixer, Attention)), default=0)
+    kv_heads = max((attention.kv_heads for attention in _attentions(architecture)), default=0)
     if dcp > 1 and tp <= kv_heads:
         message = f"decode context parallelism needs tensor_parallel_size {tp} above the {kv_heads} KV heads."
         errors.append(StartError("ContextParallelNeedsRanks", message, "Set decode_context_parallel_size 1."))
@@ -104,4 +118,18 @@ def _quantization_errors(gpu: GPU, config: ResolvedConfig) -> list[StartError]:
     if since is not None and parse_version(config.version) >= since:
         message = f"vLLM {config.version} has no {method} kernels built in."
         return [StartError("QuantizationNeedsPlugin", message, f"Add the vLLM {method} plugin or another checkpoint.")]
+    return []
+
+
+def _kv_dtype_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> list[StartError]:
+    """TurboQuant's backend knows no window, and its layout differs from the one B200's backend wants (vLLM 0.32)."""
+    name = config.kv.name
+    if not name.startswith("turboquant"):
+        return []
+    if any(attention.window_tokens is not None for attention in _attentions(architecture)):
+        message = f"kv_cache_dtype {name} has no attention backend with a sliding window."
+        return [StartError("KVCacheDtypeNotForThisModel", message, "Use kv_cache_dtype auto or fp8.")]
+    if gpu.compute_capability[0] == 10:
+        message = f"kv_cache_dtype {name} has no cache layout that suits the attention backends of {gpu.name}."
+        return [StartError("KVCacheDtypeNotOnThisGPU", message, "Use kv_cache_dtype auto or fp8.")]
     return []

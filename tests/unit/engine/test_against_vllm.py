@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
-from inferplan.errors import InferPlanError
 from inferplan.hardware import resolve_gpu
 from inferplan.model.hub import resolve_model
 
@@ -32,9 +31,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 ROWS = rows()
-TURBOQUANT = [r for r in ROWS if "turboquant" in r.get("kv_cache_dtype_arg", "")]
-KNOWN = [r for r in ROWS if r not in TURBOQUANT]
-BY_MODEL = sorted({r["model"] for r in KNOWN})
+BY_MODEL = sorted({r["model"] for r in ROWS})
 
 
 def planned(row: dict[str, Any]) -> MemoryPlan:
@@ -63,7 +60,7 @@ def planned(row: dict[str, Any]) -> MemoryPlan:
 
 @pytest.mark.parametrize("model", BY_MODEL)
 def test_every_row_of_a_model(model: str) -> None:
-    mine = [r for r in KNOWN if r["model"] == model]
+    mine = [r for r in ROWS if r["model"] == model]
     assert mine
     wrong = [problem for row in mine if (problem := difference(row)) is not None]
     assert not wrong, "\n".join(wrong)
@@ -94,13 +91,7 @@ def difference(row: dict[str, Any]) -> str | None:
     return None if ours == theirs else f"{name}: {ours} instead of {theirs}"
 
 
-@pytest.mark.parametrize("row", TURBOQUANT, ids=lambda r: f"{r['kv_cache_dtype_arg']}-{r['gpu']}")
-def test_a_kv_dtype_without_a_rule_is_refused_by_name(row: dict[str, Any]) -> None:
-    with pytest.raises(InferPlanError, match="turboquant"):
-        planned(row)
-
-
 def test_the_data_covers_both_versions_and_enough_rows() -> None:
-    assert {r["vllm"] for r in KNOWN} == {"0.32.0", "0.33.0"}
-    assert len([r for r in KNOWN if r["ok"]]) > 600
-    assert len([r for r in KNOWN if not r["ok"]]) > 80
+    assert {r["vllm"] for r in ROWS} == {"0.32.0", "0.33.0"}
+    assert len([r for r in ROWS if r["ok"]]) > 600
+    assert len([r for r in ROWS if not r["ok"]]) > 80
