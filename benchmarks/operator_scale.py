@@ -85,7 +85,7 @@ class Operator:
     def cpu_seconds(self) -> float:
         return self.metrics().get("process_cpu_seconds_total", 0.0)
 
-    async def until(self, condition: str, count: float, within_seconds: float = 60.0) -> float:
+    async def until(self, condition: str, count: float, within_seconds: float = 300.0) -> float:
         """Seconds until a metric has reached a value."""
         started = time.monotonic()
         while (self.metrics().get(condition) or 0) < count:
@@ -197,8 +197,8 @@ def main() -> int:
     finally:
         if cluster is not None:
             cluster.stop()
-        pass
-    print(json.dumps({"plans": options.plans, "intents": options.intents, **result}, indent=1))
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.stdout.write(json.dumps({"plans": options.plans, "intents": options.intents, **result}, indent=1) + "\n")
     return 0
 
 

@@ -58,11 +58,11 @@ class Metrics:
         self.predicted = Gauge(
             "inferplan_predicted",
             "What the current recommendation predicts, in the unit of the API field.",
-            ["namespace", "plan", "figure", "bound"],
+            ["namespace", "plan", "figure"],
             registry=registry,
         )
         self._status_of: dict[tuple[str, str], str] = {}
-        self._predicted_of: dict[tuple[str, str], Mapping[tuple[str, str], float]] = {}
+        self._predicted_of: dict[tuple[str, str], Mapping[str, float]] = {}
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """The metrics page in the format the scraper accepts, and its content type."""
@@ -73,8 +73,8 @@ class Metrics:
         self.inputs_info.clear()
         self.inputs_info.labels(inputs_hash).set(1)
 
-    def set_plan(self, namespace: str, name: str, status: str, predicted: Mapping[tuple[str, str], float]) -> None:
-        """`status`: one word; `predicted`: (figure, value|low|high) → number."""
+    def set_plan(self, namespace: str, name: str, status: str, predicted: Mapping[str, float]) -> None:
+        """`status`: one word; `predicted`: figure → number in the unit of the API field."""
         plan = (namespace, name)
         previous = self._status_of.get(plan)
         if previous != status:
@@ -86,14 +86,14 @@ class Metrics:
         if shown == predicted:
             return
         for gone in set(shown) - set(predicted):
-            self.predicted.remove(namespace, name, *gone)
-        for (figure, bound), value in predicted.items():
-            self.predicted.labels(namespace, name, figure, bound).set(value)
+            self.predicted.remove(namespace, name, gone)
+        for figure, value in predicted.items():
+            self.predicted.labels(namespace, name, figure).set(value)
         self._predicted_of[plan] = predicted
 
     def forget_plan(self, namespace: str, name: str) -> None:
         plan = (namespace, name)
         if (status := self._status_of.pop(plan, None)) is not None:
             self.plans.labels(status).dec()
-        for figure, bound in self._predicted_of.pop(plan, {}):
-            self.predicted.remove(namespace, name, figure, bound)
+        for figure in self._predicted_of.pop(plan, {}):
+            self.predicted.remove(namespace, name, figure)

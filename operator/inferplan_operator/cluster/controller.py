@@ -310,14 +310,14 @@ class Controller:
             self._queue_all()
 
 
-def plan_figures(manifest: KubeObject) -> tuple[str, dict[tuple[str, str], float]]:
+# What is compared with a measured value or added up over plans; the rest is in the status.
+EXPORTED_FIGURES = ("ttft", "tpot", "outputTokensPerSecond", "kvCacheTokens", "usdPerHour")
+
+
+def plan_figures(manifest: KubeObject) -> tuple[str, dict[str, float]]:
     """A plan's one-word status and its predicted figures, as its status says them."""
     status = manifest.get("status") or {}
     word = str((status.get("display") or {}).get("status") or "Unknown")
     predicted = (status.get("recommendation") or {}).get("predicted") or {}
-    figures = {}
-    for name, prediction in predicted.items():
-        for bound in ("value", "low", "high"):
-            if (text := prediction.get(bound)) is not None:
-                figures[(name, bound)] = float(text)
-    return word, figures
+    values = {name: (predicted.get(name) or {}).get("value") for name in EXPORTED_FIGURES}
+    return word, {name: float(text) for name, text in values.items() if text is not None}
