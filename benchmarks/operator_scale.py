@@ -64,14 +64,12 @@ class Operator:
         program = Path(sys.executable).parent / "inferplan-operator"
         self.started = time.monotonic()
         with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "/tmp/dev/dbg.py", "run"], env=environment, stdout=output, stderr=output
-            )
+            self.process = subprocess.Popen([str(program), "run"], env=environment, stdout=output, stderr=output)
         atexit.register(self.process.kill)
 
     def metrics(self) -> dict[str, float]:
         try:
-            with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as page:  # noqa: S310 (our own address)
+            with urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=5) as page:
                 lines = page.read().decode().splitlines()
         except OSError:
             return {}
@@ -183,8 +181,7 @@ def main() -> int:
     parser.add_argument("--intents", type=int, default=40)
     parser.add_argument("--kubeconfigs", type=Path)
     options = parser.parse_args()
-    folder = Path("/tmp/dev/sc")
-    folder.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="inferplan-scale-"))
     cluster: Cluster | None = None
     try:
         if options.kubeconfigs is None:
