@@ -7,8 +7,9 @@ negligible but counted. Names follow vLLM 0.33 (`--quantization` choices and `qu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from inferplan.errors import InvalidModelConfig, UnknownQuantization
 from inferplan.model.architecture import Quantization
@@ -30,30 +31,37 @@ _NAMED = {
     "gguf": Quantization("gguf", 4, 16, group_size=20, scale_bytes=2),
 }
 _PLAIN = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16"}
+# Spelled with hyphens; spaces and underscores in what people write are read as such.
 _ALIASES = {
-    "awq_marlin": "awq",
+    "awq-marlin": "awq",
+    "auto-awq": "awq",
     "awq-int4": "awq",
-    "gptq_marlin": "gptq",
+    "awq-4bit": "awq",
+    "awq-w4a16": "awq",
+    "gptq-marlin": "gptq",
+    "auto-gptq": "gptq",
     "gptq-int4": "gptq",
-    "gptq_int8": "gptq-int8",
-    "gptq_marlin int8": "gptq-int8",
+    "gptq-4bit": "gptq",
+    "gptq-marlin-int8": "gptq-int8",
+    "gptq-8bit": "gptq-int8",
+    # AutoRound packs as GPTQ does.
+    "auto-round": "gptq",
+    "autoround": "gptq",
     "int4": "w4a16",
+    "w4a16-int4": "w4a16",
     "int8": "w8a8",
     "w8a8-int8": "w8a8",
     "w8a8-fp8": "fp8",
-    "w4a16-int4": "w4a16",
-    "fp8_block": "fp8",
-    "fbgemm_fp8": "fp8",
-    "ptpc_fp8": "fp8",
+    "fp8-block": "fp8",
+    "fbgemm-fp8": "fp8",
+    "ptpc-fp8": "fp8",
     "fp8-dynamic": "fp8",
     "modelopt": "fp8",
-    "modelopt fp8": "fp8",
-    "modelopt_fp8": "fp8",
-    "modelopt fp4": "nvfp4",
-    "modelopt_fp4": "nvfp4",
-    "modelopt nvfp4": "nvfp4",
+    "modelopt-fp8": "fp8",
+    "modelopt-fp4": "nvfp4",
+    "modelopt-nvfp4": "nvfp4",
     "fp4": "nvfp4",
-    "gpt_oss_mxfp4": "mxfp4",
+    "gpt-oss-mxfp4": "mxfp4",
     "bnb": "bitsandbytes",
     "nf4": "bitsandbytes",
 }
@@ -64,11 +72,11 @@ def quantization_named(name: str) -> Quantization | str:
 
     Raises UnknownQuantization listing the names that work.
     """
-    key = re.sub(r"\s+", " ", name.strip().lower())
-    key = key.removeprefix("compressed-tensors").strip(" -:") or "w8a8"
+    key = re.sub(r"[\s_]+", "-", name.strip().lower())
+    key = key.removeprefix("compressed-tensors").strip("-:") or "w8a8"
     if key in _PLAIN:
         return _PLAIN[key]
-    found = _NAMED.get(_ALIASES.get(key, key)) or _NAMED.get(_ALIASES.get(key.replace("_", "-"), key.replace("_", "-")))
+    found = _NAMED.get(_ALIASES.get(key, key))
     if found is None:
         known = ", ".join(["bf16", "fp16", *sorted(_NAMED)])
         raise UnknownQuantization(f"weight_quant={name!r} is unknown; known: {known}")
@@ -147,42 +155,73 @@ def _modelopt(section: Mapping[str, object]) -> Quantization:
 
 
 def _compressed_tensors(section: Mapping[str, object]) -> Quantization:
-    groups = section.get("config_groups")
-    first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
-    weights = first.get("weights") if isinstance(first, Mapping) else None
-    if not isinstance(weights, Mapping):
-        raise InvalidModelConfig("quantization_config.config_groups.*.weights is missing")
+    weights, activations = _compressed_scheme(section)
     bits = _integer(weights, ("num_bits",), 8)
-    activations = first.get("input_activations") if isinstance(first, Mapping) else None
-    is_float = weights.get("type") == "float"
-    name = _compressed_name(bits, is_float, isinstance(activations, Mapping))
-    group = weights.get("group_size")
+    base = _NAMED[_compressed_name(bits, weights, activations, str(section.get("format") or ""))]
     return replace(
-        _NAMED[name],
-        group_size=int(group) if isinstance(group, int) and group > 0 else _NAMED[name].group_size,
+        _with_scales(base, weights),
+        weight_bits=bits,
+        activation_bits=_integer(activations, ("num_bits",), 16) if activations is not None else 16,
         zero_points=weights.get("symmetric") is False,
         ignored=_strings(section.get("ignore")),
         kv_cache_dtype="fp8" if section.get("kv_cache_scheme") else None,
     )
 
 
-def _compressed_name(bits: int, is_float: bool, quantized_activations: bool) -> str:  # noqa: FBT001
-    if bits == 4 and is_float:
-        return "nvfp4"
-    if bits == 8 and quantized_activations:
+def _compressed_scheme(section: Mapping[str, object]) -> tuple[Mapping[str, object], Mapping[str, object] | None]:
+    """(weights, input_activations) of the checkpoint's one scheme."""
+    groups = section.get("config_groups")
+    found = [g for g in groups.values() if isinstance(g, Mapping)] if isinstance(groups, Mapping) else []
+    if not found or not isinstance(weights := found[0].get("weights"), Mapping):
+        raise InvalidModelConfig("quantization_config.config_groups.*.weights is missing")
+    activations = found[0].get("input_activations")
+    if any((g.get("weights"), g.get("input_activations")) != (weights, activations) for g in found):
+        raise InvalidModelConfig(
+            f"quantization_config.config_groups has {len(found)} groups quantized in different ways, which is not "
+            "read yet; checkpoints with one scheme are"
+        )
+    return weights, activations if isinstance(activations, Mapping) else None
+
+
+def _compressed_name(
+    bits: int, weights: Mapping[str, object], activations: Mapping[str, object] | None, layout: str
+) -> str:
+    is_float = weights.get("type") == "float"
+    if bits == 4:
+        if not is_float:
+            return "w4a16"
+        return "mxfp4" if "mxfp4" in layout or weights.get("group_size") == 32 else "nvfp4"
+    if bits == 8:
+        if activations is None:
+            return "w8a16"
         return "fp8" if is_float else "w8a8"
-    return "w8a16" if bits == 8 else "w4a16"
+    raise InvalidModelConfig(f"quantization_config: num_bits={bits} is not read; known: 4, 8")
+
+
+def _with_scales(base: Quantization, weights: Mapping[str, object]) -> Quantization:
+    """How weights share scales. Per channel and per block these are float32, per group in the base's width."""
+    strategy, block = weights.get("strategy"), weights.get("block_structure")
+    if strategy == "block" and isinstance(block, list) and len(block) == 2:
+        rows_columns = (int(block[0]), int(block[1]))
+        return replace(base, block=rows_columns, group_size=None, per_tensor=False, scale_bytes=4)
+    if strategy == "channel":
+        return replace(base, group_size=None, per_tensor=False, scale_bytes=4)
+    group = weights.get("group_size")
+    return replace(base, group_size=group) if isinstance(group, int) and group > 0 else base
 
 
 def _mxfp4(section: Mapping[str, object]) -> Quantization:
     return replace(_NAMED["mxfp4"], ignored=_strings(section.get("modules_to_not_convert")))
 
 
-_READERS = {
+_READERS: dict[str, Callable[[Mapping[str, object]], Quantization]] = {
     "fp8": _fp8,
     "fbgemm_fp8": _fp8,
     "awq": _awq,
+    "awq_marlin": _awq,
     "gptq": _gptq,
+    "gptq_marlin": _gptq,
+    "auto-round": _gptq,
     "compressed-tensors": _compressed_tensors,
     "modelopt": _modelopt,
     "modelopt_fp4": _modelopt,
@@ -210,13 +249,24 @@ def _group(section: Mapping[str, object], default: int) -> int | None:
 
 
 def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
-    """Whether a module keeps the model dtype: exact names, `re:` patterns, `*` globs, or a path component."""
-    return any(_matches(name, pattern) for pattern in ignored)
+    """Whether a module keeps the model dtype: `re:` patterns, `*` globs, or a run of its name's components."""
+    runs, patterns = _matcher(ignored)
+    parts = name.split(".")
+    own = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
+    return any(run in runs for run in own) or any(pattern.match(name) for pattern in patterns)
 
 
-def _matches(name: str, pattern: str) -> bool:
-    if pattern.startswith("re:"):
-        return re.match(pattern[3:], name) is not None
-    if "*" in pattern:
-        return re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), name) is not None
-    return name == pattern or name.endswith("." + pattern) or name.startswith(pattern + ".") or f".{pattern}." in name
+@lru_cache(maxsize=256)
+def _matcher(ignored: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+    """Lists of thousands of names are usual, so they are looked up, not searched."""
+    patterns = [pattern[3:] for pattern in ignored if pattern.startswith("re:")]
+    patterns += [
+        re.escape(pattern).replace(r"\*", ".*") + r"\Z"
+        for pattern in ignored
+        if "*" in pattern and not pattern.startswith("re:")
+    ]
+    try:
+        compiled = tuple(re.compile(pattern) for pattern in patterns)
+    except re.error as error:
+        raise InvalidModelConfig(f"quantization_config.ignore: {error.pattern!r} is no pattern: {error}") from error
+    return frozenset(p for p in ignored if "*" not in p and not p.startswith("re:")), compiled

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
-from inferplan.model import Attention, parse_architecture, quantization_named
+from inferplan.model import Attention, is_ignored, parse_architecture, quantization_named
 from inferplan.model.hub import bundled_models, resolve_model
 from inferplan.model.size import checkpoint_parameters
 
@@ -176,6 +176,108 @@ def test_quantization_configs(section: dict[str, Any], method: str, bits: int, g
     found = parse_architecture({**LLAMA, "quantization_config": section}).quantization
     assert found is not None
     assert (found.method, found.weight_bits, found.group_size) == (method, bits, group)
+
+
+def compressed(weights: dict[str, Any], activations: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    groups = {"group_0": {"weights": weights, "input_activations": activations, "targets": ["Linear"]}}
+    return {"quant_method": "compressed-tensors", "config_groups": groups, **more}
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        # As the configs of RedHatAI's checkpoints state them: FP8-dynamic, FP8-block, NVFP4, MXFP4, NVFP4A16, W8A16.
+        (
+            compressed({"num_bits": 8, "type": "float", "strategy": "channel"}, {"num_bits": 8, "type": "float"}),
+            ("fp8", 8, 8, None, None),
+        ),
+        (
+            compressed(
+                {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
+                {"num_bits": 8, "type": "float"},
+            ),
+            ("fp8", 8, 8, None, (128, 128)),
+        ),
+        (
+            compressed({"num_bits": 4, "type": "float", "group_size": 16}, {"num_bits": 4, "type": "float"}),
+            ("nvfp4", 4, 4, 16, None),
+        ),
+        (compressed({"num_bits": 4, "type": "float", "group_size": 32}), ("mxfp4", 4, 16, 32, None)),
+        (compressed({"num_bits": 4, "type": "float", "group_size": 16}), ("nvfp4", 4, 16, 16, None)),
+        (compressed({"num_bits": 8, "type": "int", "strategy": "channel"}), ("w8a16", 8, 16, None, None)),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}, ("fp8", 8, 8, None, None)),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 128}, ("gptq", 4, 16, 128, None)),
+    ],
+)
+def test_how_a_checkpoint_was_quantized(section: dict[str, Any], expected: tuple[object, ...]) -> None:
+    found = parse_architecture({**LLAMA, "quantization_config": section}).quantization
+    assert found is not None
+    assert (found.method, found.weight_bits, found.activation_bits, found.group_size, found.block) == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"quant_method": "compressed-tensors"}, "config_groups"),
+        (compressed({"num_bits": 3, "type": "int"}), "num_bits=3"),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {
+                    "group_0": {"weights": {"num_bits": 8, "type": "float"}},
+                    "group_1": {"weights": {"num_bits": 4, "type": "float"}},
+                },
+            },
+            "different ways",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "MIXED_PRECISION"),
+    ],
+)
+def test_a_quantization_no_rule_reads_is_refused_by_name(section: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidModelConfig, match=said):
+        parse_architecture({**LLAMA, "quantization_config": section})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("model.layers.3.mlp.down_proj", True),
+        ("down_proj", True),
+        ("model.layers.3", True),
+        ("model.layers.3*", True),
+        ("re:.*mlp.*", True),
+        ("model.layers.30", False),
+        ("proj", False),
+        ("re:mlp.*", False),
+    ],
+)
+def test_which_modules_keep_the_model_dtype(pattern: str, *, kept: bool) -> None:
+    assert is_ignored("model.layers.3.mlp.down_proj", ("lm_head", pattern)) is kept
+
+
+def test_a_bad_pattern_is_named() -> None:
+    with pytest.raises(InvalidModelConfig, match="no pattern"):
+        is_ignored("model.layers.3", ("re:(",))
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("awq_marlin", "awq"),
+        ("gptq marlin", "gptq"),
+        ("compressed-tensors w4a16", "w4a16"),
+        ("compressed-tensors", "w8a8"),
+        ("w8a8 int8", "w8a8"),
+        ("ModelOpt NVFP4", "nvfp4"),
+        ("auto_round", "gptq"),
+        ("gptq_int8", "gptq-int8"),
+        ("int4", "w4a16"),
+    ],
+)
+def test_names_that_people_and_vllm_use(name: str, method: str) -> None:
+    found = quantization_named(name)
+    assert not isinstance(found, str)
+    assert found.method == method
 
 
 @given(st.sampled_from(["fp8", "awq", "gptq", "w4a16", "nvfp4", "bf16"]), st.sampled_from([str.upper, str.title, str]))
