@@ -35,9 +35,9 @@ from inferplan.engine.kv import (
 )
 from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
-from inferplan.engine.weights import DTYPE_BYTES, padded_vocab, pipeline_partition, weights_bytes_per_rank
+from inferplan.engine.weights import padded_vocab, pipeline_partition, weights_bytes_per_rank
 from inferplan.hardware import GPU
-from inferplan.model import Architecture, DenseMLP
+from inferplan.model import DTYPE_BYTES, Architecture, DenseMLP
 
 _GIB = 2**30
 # 90 % interval of the KV budget, from published start-up logs other than those the terms above were read off

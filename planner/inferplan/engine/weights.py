@@ -13,10 +13,19 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from inferplan.model import Architecture, Layer, Matrix, Quantization, Shard, Vector, is_ignored
+from inferplan.model import (
+    DTYPE_BYTES,
+    Architecture,
+    Layer,
+    Matrix,
+    Quantization,
+    Shard,
+    Vector,
+    quantization_of_matrix,
+    stored_bytes,
+)
 
 _VOCAB_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
-DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def padded_vocab(vocab_size: int) -> int:
@@ -42,20 +51,7 @@ def matrix_bytes(matrix: Matrix, tp: int, quantization: Quantization | None, dty
     """Bytes of a matrix with its bias and scales on one rank."""
     out, inner = rank_shape(matrix, tp)
     bias = (matrix.out_features if matrix.shard is Shard.ROW else out) * dtype_bytes if matrix.bias else 0
-    if quantization is None or not matrix.quantizable:
-        return out * inner * dtype_bytes + bias
-    return out * inner * quantization.weight_bits / 8 + _scale_bytes(out, inner, quantization) + bias
-
-
-def _scale_bytes(out: int, inner: int, q: Quantization) -> float:
-    if q.block is not None:
-        rows, columns = q.block
-        return math.ceil(out / rows) * math.ceil(inner / columns) * q.scale_bytes
-    if q.group_size is None:
-        return out * q.scale_bytes if not q.per_tensor else 2 * 4  # a weight scale and an input scale, float32
-    groups = out * math.ceil(inner / q.group_size)
-    zero_bits = q.weight_bits if q.zero_points else 0
-    return groups * (q.scale_bytes + zero_bits / 8)
+    return stored_bytes(out, inner, quantization, dtype_bytes) + bias
 
 
 @lru_cache(maxsize=4096)
@@ -117,8 +113,8 @@ def _one_layer(layer: Layer, index: int, tp: int, quantization: Quantization | N
             continue
         total += _vector_bytes(part.vectors, dtype_bytes)
         for matrix in part.matrices:
-            kept = quantization is not None and is_ignored(f"model.layers.{index}.{matrix.name}", quantization.ignored)
-            total += matrix_bytes(matrix, tp, None if kept else quantization, dtype_bytes)
+            held = quantization_of_matrix(matrix, index, quantization)
+            total += matrix_bytes(matrix, tp, held, dtype_bytes)
     return total
 
 

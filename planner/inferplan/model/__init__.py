@@ -13,8 +13,10 @@ from inferplan.model.architecture import (
 from inferplan.model.facts import ModelFacts
 from inferplan.model.parse import parse_architecture
 from inferplan.model.quantization import is_ignored, quantization_named
+from inferplan.model.size import DTYPE_BYTES, quantization_of_matrix, stored_bytes
 
 __all__ = [
+    "DTYPE_BYTES",
     "Architecture",
     "Attention",
     "DenseMLP",
@@ -27,4 +29,6 @@ __all__ = [
     "is_ignored",
     "parse_architecture",
     "quantization_named",
+    "quantization_of_matrix",
+    "stored_bytes",
 ]
