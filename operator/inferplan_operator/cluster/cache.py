@@ -56,10 +56,10 @@ class Cache:
 
     def _keep(self, kind: Kind, manifest: KubeObject) -> KubeObject | None:
         """What is kept of the object; None where it is no news."""
+        if not self._is_news(kind, manifest):
+            return None
         key = key_of(manifest)
         known = self._objects[kind].get(key)
-        if _uid(manifest) in self._tombstones or (known is not None and not _newer(manifest, known)):
-            return None
         if known is not None:
             self._unlink(kind, known)
         # Field ownership is most of an object's size and nobody here reads it.
@@ -95,6 +95,14 @@ class Cache:
             covered = not namespace or key_of(known).namespace == namespace
             if covered and _uid(known) not in listed and _version(known) <= taken_at:
                 self.forget(kind, known)
+
+    def lacks(self, kind: Kind, listing: Listing) -> bool:
+        """Whether a list (full or metadata only) has an object, or a version of one, that no watch has told of."""
+        return any(self._is_news(kind, manifest) for manifest in listing.items)
+
+    def _is_news(self, kind: Kind, manifest: KubeObject) -> bool:
+        known = self._objects[kind].get(key_of(manifest))
+        return _uid(manifest) not in self._tombstones and (known is None or _newer(manifest, known))
 
     def _unlink(self, kind: Kind, manifest: KubeObject) -> None:
         plan = plan_of(manifest)

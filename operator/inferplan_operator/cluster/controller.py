@@ -41,7 +41,7 @@ WORKERS = 16
 _SETTLE_SECONDS = 0.5
 _SETTLE_AT_MOST_SECONDS = 5.0
 # Watches are reliable; this is for what they can't show. Metadata only.
-RESYNC_SECONDS = 600.0
+RESYNC_SECONDS = 300.0
 _SYNC_RETRY_SECONDS = 2.0
 
 logger = logging.getLogger(__name__)
@@ -283,9 +283,13 @@ class Controller:
         for namespace in self._namespaces if kind.namespaced else ("",):
             self._cache.replace(kind, await self._server.list(kind, namespace), namespace)
 
-    async def _prune(self, kind: Kind) -> None:
+    async def _compare(self, kind: Kind) -> None:
+        """Forget what is gone without a word, list again what came without one."""
         for namespace in self._namespaces if kind.namespaced else ("",):
-            self._cache.prune(kind, await self._server.list_metadata(kind, namespace), namespace)
+            listing = await self._server.list_metadata(kind, namespace)
+            self._cache.prune(kind, listing, namespace)
+            if self._cache.lacks(kind, listing):
+                self._cache.replace(kind, await self._server.list(kind, namespace), namespace)
 
     async def _settle_doubts(self) -> None:
         """After a watch had to start over with a list: find out what was deleted meanwhile."""
@@ -296,7 +300,7 @@ class Controller:
             kinds, self._doubtful = self._doubtful, set()
             for kind in kinds:
                 try:
-                    await self._prune(kind)
+                    await self._compare(kind)
                 except ApiError as error:
                     logger.warning("list failed", extra={"kind": kind.kind, "error": error.message})
                     self._doubtful.add(kind)

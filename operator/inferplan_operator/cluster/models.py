@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inferplan.errors import HubUnavailable, InferPlanError, InvalidInput, ModelError
 from inferplan.model import ModelFacts
@@ -123,11 +123,20 @@ def _resolve(question: ModelQuestion, mode: HubMode) -> ModelFacts | InferPlanEr
     if not _HUB_ID.fullmatch(question.id):
         return InvalidInput(f"spec.model.id = {question.id!r} is no hub id; it looks like Qwen/Qwen3-8B")
     try:
-        return resolve_model(question.id, question.revision, hub=mode, token=question.token)
+        facts = resolve_model(question.id, question.revision, hub=mode, token=question.token)
     except InferPlanError as error:
         return error
     except Exception as error:  # noqa: BLE001 (whatever a checkpoint's files hold: an answer, never a crash)
         return ModelError(f"{question.id} can't be read: {type(error).__name__}: {error}"[:500])
+    return _in_steady_words(facts, question) if facts.source == "catalogue" else facts
+
+
+def _in_steady_words(facts: ModelFacts, question: ModelQuestion) -> ModelFacts:
+    """Why no commit is pinned, without what differs from one failure to the next: it stands in every status."""
+    asked = f" (revision {question.revision!r} was asked for)" if question.revision else ""
+    message = f"{facts.id} is taken from the bundled catalogue, no commit is pinned{asked}: the hub gave no answer"
+    others = tuple(warning for warning in facts.warnings if warning[0] != "RevisionUnpinned")
+    return replace(facts, warnings=(("RevisionUnpinned", message), *others))
 
 
 def _import_hub_client() -> None:

@@ -89,3 +89,18 @@ def test_field_ownership_is_not_kept(cache: Cache) -> None:
     found = cache.get(DEPLOYMENTS, KEY)
     assert found is not None
     assert "managedFields" not in found["metadata"]
+
+
+def test_a_list_shows_what_no_watch_has_told_of(cache: Cache) -> None:
+    cache.observe(DEPLOYMENTS, deployment(9))
+    assert not cache.lacks(DEPLOYMENTS, Listing([deployment(9)], "20"))
+    assert cache.lacks(DEPLOYMENTS, Listing([deployment(10)], "20"))
+    assert cache.lacks(DEPLOYMENTS, Listing([deployment(9), deployment(3, "other", "u9")], "20"))
+    cache.forget(DEPLOYMENTS, deployment(11))
+    assert not cache.lacks(DEPLOYMENTS, Listing([deployment(10)], "20"))
+
+
+def test_what_the_operator_wrote_itself_is_known_without_being_told(cache: Cache, seen: Seen) -> None:
+    cache.adopt(DEPLOYMENTS, deployment(9))
+    assert version_of(cache) == "9"
+    assert seen.changes == []
