@@ -18,7 +18,7 @@ from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
 from inferplan.errors import InferPlanError, InvalidInput
 from inferplan.hardware import GPU, resolve_gpu
 from inferplan.model import ModelFacts
-from inferplan.model.hub import HubMode, resolve_model
+from inferplan.model.hub import HubMode, ModelLookup
 from inferplan.performance import Interval, Performance, Quantiles, ServingPoint, predict
 from inferplan.workload import Burst, Concurrency, Lengths, Load, RequestRate, Workload
 
@@ -161,7 +161,8 @@ class Question:
 
 def answer_cases(lines: Iterable[str], hub: HubMode) -> Iterator[dict[str, object]]:
     """One answer per non-empty line, in order. Never raises on a bad case."""
-    prepared = [_prepare(line, hub) for line in lines if line.strip()]
+    models = ModelLookup(hub)
+    prepared = [_prepare(line, models) for line in lines if line.strip()]
     points = [q.point for _, q in prepared if isinstance(q, Question)]
     performances = iter(predict(points))
     for case_id, question in prepared:
@@ -171,7 +172,7 @@ def answer_cases(lines: Iterable[str], hub: HubMode) -> Iterator[dict[str, objec
             yield {"id": case_id, "error": {"code": question.code, "message": question.message}}
 
 
-def _prepare(line: str, hub: HubMode) -> tuple[str | int | None, Question | InferPlanError]:
+def _prepare(line: str, models: ModelLookup) -> tuple[str | int | None, Question | InferPlanError]:
     case_id: str | int | None = None
     try:
         raw = json.loads(line)
@@ -179,7 +180,7 @@ def _prepare(line: str, hub: HubMode) -> tuple[str | int | None, Question | Infe
             raise InvalidInput(f"a case is a JSON object, got {type(raw).__name__}")
         found = raw.get("id")
         case_id = found if isinstance(found, str | int) else None
-        return case_id, question_of(Case.model_validate(raw), hub)
+        return case_id, _question(Case.model_validate(raw), models)
     except json.JSONDecodeError as error:
         return case_id, InvalidInput(f"not JSON: {error}")
     except ValidationError as error:
@@ -190,12 +191,16 @@ def _prepare(line: str, hub: HubMode) -> tuple[str | int | None, Question | Infe
 
 def question_of(case: Case, hub: HubMode) -> Question:
     """Resolve names and defaults of a case. Raises InferPlanError naming what is wrong."""
+    return _question(case, ModelLookup(hub))
+
+
+def _question(case: Case, models: ModelLookup) -> Question:
     case.refuse_unmodelled()
     workload = case.workload()
     gpu = resolve_gpu(case.gpu)
     if case.gpu_memory_gib is not None:
         gpu = dataclasses.replace(gpu, memory_bytes=round(case.gpu_memory_gib * _GIB))
-    facts = resolve_model(case.model, case.revision, hub=hub)
+    facts = models.facts(case.model, case.revision)
     config = resolve(case.engine_config(), facts.architecture, gpu)
     memory = plan_memory(facts.architecture, gpu, config)
     warnings = tuple(f"{code}: {message}" for code, message in facts.warnings) + memory.warnings

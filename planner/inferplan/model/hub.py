@@ -2,15 +2,20 @@
 
 Order: a directory with config.json; the hub (revision → commit SHA, config.json and safetensors headers only, never
 weights); the bundled catalogue. `never` skips the hub, `always` insists on it, `auto` falls back to the catalogue
-where the hub can't answer, and says so (RevisionUnpinned).
+where the hub can't answer or wants a token, and says so (RevisionUnpinned).
+
+The hub is asked on a thread of its own and left behind when it keeps silent: name resolution and the client's own
+retries know no deadline. Where the catalogue has the model, a sign of life is awaited for two seconds only.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -21,14 +26,13 @@ from inferplan.errors import (
     InferPlanError,
     InvalidInput,
     InvalidModelConfig,
-    ModelError,
     ModelGated,
     ModelNotFound,
 )
 from inferplan.model.architecture import Architecture
 from inferplan.model.facts import ModelFacts
 from inferplan.model.parse import parse_architecture
-from inferplan.model.size import checkpoint_parameters
+from inferplan.model.size import checkpoint_bytes, checkpoint_parameters
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -37,29 +41,92 @@ HubMode = Literal["auto", "never", "always"]
 
 _MODEL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 _MAX_CONFIG_BYTES = 4 * 2**20
-# A planner that hangs is worse than one that says it used the catalogue.
-_TIMEOUT_SECONDS = 10.0
+_REQUEST_SECONDS = 10.0
 _TRIES = 3
+_TRY_AGAIN_SECONDS = 0.2
 _COUNT_TOLERANCE = 0.02
+# Bytes of an element by the dtype's name in a safetensors header.
+_STORED_BYTES = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 2),
+    **dict.fromkeys(("U32", "I32", "F32"), 4),
+    **dict.fromkeys(("U64", "I64", "F64"), 8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Patience:
+    """How long the hub may take for its first answer, and for all of them."""
+
+    first_seconds: float
+    all_seconds: float
+
+
+_WITH_FALLBACK = _Patience(2.0, 20.0)
+_WITHOUT_FALLBACK = _Patience(_REQUEST_SECONDS, 60.0)
 
 
 def resolve_model(
     name: str, revision: str | None = None, *, hub: HubMode = "auto", token: str | None = None
 ) -> ModelFacts:
     """What a name stands for. Raises InvalidInput, ModelNotFound, ModelGated, HubUnavailable or a parser's error."""
-    directory = Path(name)
+    return _resolve(name, revision, hub, token).facts
+
+
+@dataclass(slots=True)
+class ModelLookup:
+    """`resolve_model` for one run over many cases: each model is asked for once, errors included.
+
+    A hub that can't be asked is not waited for again where the catalogue has the model.
+    """
+
+    hub: HubMode
+    _known: dict[tuple[str, str | None], ModelFacts | InferPlanError] = field(default_factory=dict)
+    _hub_is_away: bool = False
+
+    def facts(self, name: str, revision: str | None = None) -> ModelFacts:
+        """As `resolve_model`; raises the same error each time."""
+        key = (name, revision)
+        if key not in self._known:
+            self._known[key] = self._ask(name, revision)
+        found = self._known[key]
+        if isinstance(found, InferPlanError):
+            raise found
+        return found
+
+    def _ask(self, name: str, revision: str | None) -> ModelFacts | InferPlanError:
+        mode: HubMode = "never" if self.hub == "auto" and self._hub_is_away and name in _bundle() else self.hub
+        try:
+            found = _resolve(name, revision, mode, None)
+        except InferPlanError as error:
+            self._hub_is_away |= isinstance(error, HubUnavailable)
+            return error
+        self._hub_is_away |= isinstance(found.hub_error, HubUnavailable)
+        return found.facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """`hub_error`: why the hub was fallen back from."""
+
+    facts: ModelFacts
+    hub_error: InferPlanError | None = None
+
+
+def _resolve(name: str, revision: str | None, hub: HubMode, token: str | None) -> _Resolved:
     if _looks_like_path(name):
-        return _from_directory(directory)
+        return _Resolved(_from_directory(Path(name).expanduser()))
     if not _MODEL_ID.fullmatch(name) or ".." in name:
         raise InvalidInput(f"model {name!r} is no hub id (like Qwen/Qwen3-8B) and no directory with a config.json")
     if hub == "never":
-        return _from_catalogue(name, revision)
+        return _Resolved(_from_catalogue(name, revision))
+    fallback = hub == "auto" and name in _bundle()
     try:
-        return _from_hub(name, revision, token)
+        return _Resolved(_from_hub(name, revision, token, _WITH_FALLBACK if fallback else _WITHOUT_FALLBACK))
     except (HubUnavailable, ModelGated) as error:
-        if hub == "always" or name not in bundled_models():
+        if not fallback:
             raise
-        return _from_catalogue(name, revision, why=error)
+        return _Resolved(_from_catalogue(name, revision, why=error), error)
 
 
 def bundled_models() -> tuple[str, ...]:
@@ -68,37 +135,63 @@ def bundled_models() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=1)
-def _bundle() -> dict[str, Any]:
+def _bundle() -> dict[str, str]:
+    """Each bundled model's entry as text: one line of the file, read as JSON only when it is asked for."""
     text = (resources.files("inferplan.model") / "data" / "models.json").read_text(encoding="utf-8")
-    models: dict[str, Any] = json.loads(text)["models"]
-    return models
+    entries = {}
+    for line in text.split('"models": {\n', 1)[1].splitlines():
+        name, colon, entry = line.partition(": ")
+        if colon:
+            entries[name.strip('"')] = entry.rstrip(",")
+    return entries
 
 
 def _looks_like_path(name: str) -> bool:
     return name.startswith(("/", "./", "../", "~")) or (Path(name) / "config.json").is_file()
 
 
-@lru_cache(maxsize=512)
 def _from_directory(directory: Path) -> ModelFacts:
-    path = directory.expanduser() / "config.json"
+    path, extra = directory / "config.json", directory / "hf_quant_config.json"
     if not path.is_file():
         raise ModelNotFound(f"model {str(directory)!r}: no config.json there")
-    extra = directory.expanduser() / "hf_quant_config.json"
-    quant = _json_file(extra) if extra.is_file() else None
-    architecture = parse_architecture(_json_file(path), quant)
+    architecture = _parsed(path, _version(path), extra if extra.is_file() else None, _version(extra))
     # The directory's name only: a recommendation must not depend on where a file lies.
-    return ModelFacts(directory.name, "", "directory", architecture)
+    return ModelFacts(directory.resolve().name, "", "directory", architecture)
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Changes when the file does."""
+    if not path.is_file():
+        return 0, 0
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=512)
+def _parsed(
+    path: Path,
+    version: tuple[int, int],  # noqa: ARG001  (part of what is remembered)
+    extra: Path | None,
+    extra_version: tuple[int, int],  # noqa: ARG001
+) -> Architecture:
+    return parse_architecture(_json_file(path), _json_file(extra) if extra is not None else None)
 
 
 def _json_file(path: Path) -> Mapping[str, Any]:
     if path.stat().st_size > _MAX_CONFIG_BYTES:
         raise InvalidModelConfig(f"{path.name} is larger than {_MAX_CONFIG_BYTES} bytes")
+    return _json_object(path.name, path.read_bytes())
+
+
+def _json_object(name: str, content: bytes) -> Mapping[str, Any]:
+    if len(content) > _MAX_CONFIG_BYTES:
+        raise InvalidModelConfig(f"{name} is larger than {_MAX_CONFIG_BYTES} bytes")
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InvalidModelConfig(f"{path.name} is not JSON: {error}") from error
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidModelConfig(f"{name} is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise InvalidModelConfig(f"{path.name} holds no JSON object")
+        raise InvalidModelConfig(f"{name} holds no JSON object")
     return found
 
 
@@ -119,98 +212,163 @@ def _bundled_architecture(name: str) -> Architecture:
         near = difflib.get_close_matches(name, bundled_models(), n=3, cutoff=0.5)
         hint = f"; near: {', '.join(near)}" if near else ""
         raise ModelNotFound(f"model {name!r} is not in the bundled catalogue and the hub was not asked{hint}")
-    return parse_architecture(entry["config"], entry.get("hf_quant_config"))
+    found = json.loads(entry)
+    return parse_architecture(found["config"], found.get("hf_quant_config"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoint:
-    """What the hub says of a repository at one commit."""
+    """What the hub says of a repository at one commit. `uncounted`: why `parameters` (per dtype) is empty."""
 
     sha: str
     gated: bool
     config: Mapping[str, Any]
     quant_config: Mapping[str, Any] | None
     parameters: tuple[tuple[str, int], ...]
+    uncounted: str = ""
 
 
-def _from_hub(name: str, revision: str | None, token: str | None) -> ModelFacts:
-    found = _ask_hub(name, revision, token)
+@dataclass(slots=True)
+class _Asking:
+    """One conversation with the hub: `reached` is set at the first answer of any kind, `done` at the end."""
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    done: threading.Event = field(default_factory=threading.Event)
+    found: _Checkpoint | None = None
+    error: InferPlanError | None = None
+
+
+def _from_hub(name: str, revision: str | None, token: str | None, patience: _Patience) -> ModelFacts:
+    found = _ask_hub(name, revision, token, patience)
     architecture = parse_architecture(found.config, found.quant_config)
     facts = ModelFacts(name, found.sha, "hub", architecture, found.gated, found.parameters)
-    return replace(facts, warnings=_count_warnings(facts))
+    return replace(facts, warnings=_count_warnings(facts, found.uncounted))
 
 
-def _count_warnings(facts: ModelFacts) -> tuple[tuple[str, str], ...]:
-    """Says when the parameters counted from config.json and those in the checkpoint's headers disagree."""
-    stored = sum(count for _, count in facts.safetensors_parameters)
-    if not stored or facts.architecture.quantization is not None:
+def _count_warnings(facts: ModelFacts, uncounted: str) -> tuple[tuple[str, str], ...]:
+    """Says when what config.json implies and what the checkpoint's headers hold disagree by more than 2 %.
+
+    Parameters where nothing is quantized (a float32 checkpoint is loaded as 16 bits), bytes where something is
+    (packed weights are counted as the integers they are packed in).
+    """
+    if uncounted:
+        return (("WeightCountUnchecked", f"the checkpoint's parameters could not be counted: {uncounted}"),)
+    stored = dict(facts.safetensors_parameters)
+    if not stored or not stored.keys() <= _STORED_BYTES.keys():
         return ()
-    counted = checkpoint_parameters(facts.architecture)
-    difference = counted / stored - 1
+    if facts.architecture.quantization is None:
+        counted, held, unit = float(checkpoint_parameters(facts.architecture)), sum(stored.values()), "parameters"
+    else:
+        held, unit = sum(count * _STORED_BYTES[dtype] for dtype, count in stored.items()), "bytes"
+        counted = checkpoint_bytes(facts.architecture)
+    difference = counted / held - 1 if held else 0.0
     if abs(difference) <= _COUNT_TOLERANCE:
         return ()
-    message = f"config.json implies {counted:,} parameters, the checkpoint holds {stored:,} ({difference:+.1%})"
+    message = f"config.json implies {counted:,.0f} {unit}, the checkpoint holds {held:,} ({difference:+.1%})"
     return (("WeightCountMismatch", message),)
 
 
-def _ask_hub(name: str, revision: str | None, token: str | None) -> _Checkpoint:
-    """Ask with bounded tries. Errors of the client become ours, told apart."""
-    from huggingface_hub import HfApi, constants
-    from huggingface_hub import errors as hub_errors
+def _ask_hub(name: str, revision: str | None, token: str | None, patience: _Patience) -> _Checkpoint:
+    from huggingface_hub import constants
+    from huggingface_hub.utils import disable_progress_bars
 
     if constants.HF_HUB_OFFLINE:
         raise HubUnavailable("the hub is switched off here (HF_HUB_OFFLINE)")
-    api = HfApi(token=token)
-    problem: Exception | None = None
-    for _ in range(_TRIES):
-        try:
-            return _read_checkpoint(api, name, revision)
-        except hub_errors.GatedRepoError as error:
-            message = f"{name} is gated: name a token with access to it (spec.model.tokenSecretRef or HF_TOKEN)"
-            raise ModelGated(message) from error
-        except hub_errors.RevisionNotFoundError as error:
-            raise ModelNotFound(f"{name} has no revision {revision!r} on the hub") from error
-        except hub_errors.EntryNotFoundError as error:
-            raise ModelNotFound(f"{name} has no config.json on the hub") from error
-        except hub_errors.RepositoryNotFoundError as error:
-            message = f"{name} is not on the hub (or private: name a token, spec.model.tokenSecretRef or HF_TOKEN)"
-            raise ModelNotFound(message) from error
-        except ModelError:
-            raise
-        except hub_errors.HfHubHTTPError as error:
-            problem = error
-            if error.response.status_code < 500:
-                break
-        except (OSError, ValueError) as error:
-            problem = error
-            break
-        except Exception as error:  # noqa: BLE001  (the client's transport has its own exception tree)
-            problem = error
-            break
-    raise HubUnavailable(f"the hub can't be asked for {name}: {_short(problem)}") from problem
+    disable_progress_bars()  # bars of a client would land between the lines of a report
+    asking = _Asking()
+    threading.Thread(target=_converse, args=(asking, name, revision, token), name="hub", daemon=True).start()
+    if not asking.reached.wait(patience.first_seconds):
+        raise HubUnavailable(f"the hub did not answer for {name} within {patience.first_seconds:g} s")
+    if not asking.done.wait(patience.all_seconds):
+        raise HubUnavailable(f"the hub did not answer all questions for {name} within {patience.all_seconds:g} s")
+    if asking.found is None:
+        raise asking.error or HubUnavailable(f"the hub can't be asked for {name}")
+    return asking.found
 
 
-def _short(error: Exception | None) -> str:
+def _converse(asking: _Asking, name: str, revision: str | None, token: str | None) -> None:
+    """Ask, again after a server error, and leave the outcome in `asking`."""
+    from huggingface_hub import HfApi
+
+    try:
+        api = HfApi(token=token)
+        for attempt in range(1, _TRIES + 1):
+            try:
+                asking.found = _read_checkpoint(api, name, revision, asking.reached)
+                return
+            except Exception as error:  # noqa: BLE001  (the client's transport has its own exception tree)
+                asking.error = _as_ours(error, name, revision)
+                asking.reached.set()
+                if attempt == _TRIES or not _is_transient(error):
+                    return
+            time.sleep(_TRY_AGAIN_SECONDS * attempt)
+    finally:
+        asking.reached.set()
+        asking.done.set()
+
+
+def _is_transient(error: Exception) -> bool:
+    from huggingface_hub import errors as hub_errors
+
+    return isinstance(error, hub_errors.HfHubHTTPError) and error.response.status_code >= 500
+
+
+def _as_ours(error: Exception, name: str, revision: str | None) -> InferPlanError:
+    """The client's errors become ours, told apart."""
+    from huggingface_hub import errors as hub_errors
+
+    if isinstance(error, InferPlanError):
+        return error
+    if isinstance(error, hub_errors.GatedRepoError):
+        return ModelGated(f"{name} is gated: name a token with access to it (spec.model.tokenSecretRef or HF_TOKEN)")
+    if isinstance(error, hub_errors.RevisionNotFoundError):
+        return ModelNotFound(f"{name} has no revision {revision!r} on the hub")
+    if isinstance(error, hub_errors.EntryNotFoundError):
+        return ModelNotFound(f"{name} has no config.json on the hub")
+    if isinstance(error, hub_errors.RepositoryNotFoundError):
+        return ModelNotFound(
+            f"{name} is not on the hub (or private: name a token, spec.model.tokenSecretRef or HF_TOKEN)"
+        )
+    if isinstance(error, hub_errors.HfHubHTTPError) and error.response.status_code == 401:
+        return ModelGated(f"the hub does not accept the token it was given for {name}: check it for typos and expiry")
+    return HubUnavailable(f"the hub can't be asked for {name}: {_short(error)}")
+
+
+def _short(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__
 
 
-def _read_checkpoint(api: HfApi, name: str, revision: str | None) -> _Checkpoint:
-    from huggingface_hub import errors as hub_errors
-
-    info = api.model_info(name, revision=revision, timeout=_TIMEOUT_SECONDS)
+def _read_checkpoint(api: HfApi, name: str, revision: str | None, reached: threading.Event) -> _Checkpoint:
+    info = api.model_info(name, revision=revision, timeout=_REQUEST_SECONDS)
+    reached.set()
     sha = info.sha or ""
     files = {s.rfilename for s in info.siblings or ()}
     config = _hub_json(api, name, sha, "config.json")
     quant = _hub_json(api, name, sha, "hf_quant_config.json") if "hf_quant_config.json" in files else None
+    counts, uncounted = _counted(api, name, sha)
+    return _Checkpoint(sha, bool(info.gated), config, quant, counts, uncounted)
+
+
+def _counted(api: HfApi, name: str, sha: str) -> tuple[tuple[tuple[str, int], ...], str]:
+    """Parameters per dtype as the headers say; they only check what config.json told, so a failure is a remark."""
+    from huggingface_hub import errors as hub_errors
+
     try:
-        metadata = api.get_safetensors_metadata(name, revision=sha)
-        counts = tuple(sorted(metadata.parameter_count.items()))
+        metadata = api.get_safetensors_metadata(name, revision=sha, timeout=_REQUEST_SECONDS)
     except (hub_errors.NotASafetensorsRepoError, hub_errors.SafetensorsParsingError):
-        counts = ()
-    return _Checkpoint(sha, bool(info.gated), config, quant, counts)
+        return (), ""
+    except Exception as error:  # noqa: BLE001
+        return (), _short(error)
+    return tuple(sorted(metadata.parameter_count.items())), ""
 
 
 def _hub_json(api: HfApi, name: str, sha: str, file: str) -> Mapping[str, Any]:
-    path = api.hf_hub_download(name, file, revision=sha, etag_timeout=_TIMEOUT_SECONDS)
-    return _json_file(Path(path))
+    """A small file at a commit, without the client's cache on disk: a container may have none."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    url = hf_hub_url(name, file, revision=sha, endpoint=api.endpoint)
+    response = get_session().get(url, headers=build_hf_headers(token=api.token), timeout=_REQUEST_SECONDS)
+    hf_raise_for_status(response)
+    return _json_object(file, response.content)

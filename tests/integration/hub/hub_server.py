@@ -19,6 +19,7 @@ import pytest
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 TOKEN = "hf_right"  # noqa: S105  (a pretend token)
+STRANGERS_TOKEN = "hf_stranger"  # noqa: S105  (valid, without access to gated repositories)
 
 
 def safetensors(parameters: dict[str, tuple[str, list[int]]]) -> bytes:
@@ -38,11 +39,16 @@ def safetensors(parameters: dict[str, tuple[str, list[int]]]) -> bytes:
 
 @dataclass
 class Repository:
-    """`gated`: needs the token. `failures`: so many requests are answered with 500 first."""
+    """`gated`: files need the token (what the repository is made of is public). `failures`: so many requests are
+    answered with 500 first. `moved_to`: renamed, requests are redirected. `large`: files that lie on the hub's storage,
+    behind a redirect.
+    """
 
     files: dict[str, bytes]
     gated: bool = False
     failures: int = 0
+    moved_to: str = ""
+    large: tuple[str, ...] = ("model.safetensors",)
 
 
 @dataclass
@@ -69,17 +75,26 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         name, rest = self._split(path)
         repository = self.hub.repositories.get(name)
-        if repository is None:
-            self._send(401, b"", with_body, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
+        authorization = self.headers.get("Authorization")
+        if authorization not in (None, f"Bearer {TOKEN}", f"Bearer {STRANGERS_TOKEN}"):
+            self._refuse(401, "", "Invalid credentials in Authorization header", with_body)
+        elif repository is None:
+            self._refuse(401, "RepoNotFound", "Repository not found", with_body)
         elif repository.failures > 0:
             repository.failures -= 1
             self._send(500, b"oops", with_body)
-        elif repository.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self._send(401, b"", with_body, {"X-Error-Code": "GatedRepo", "X-Error-Message": "Access is restricted"})
+        elif repository.moved_to:
+            self._send(307, b"", with_body, {"Location": self.path.replace(name, repository.moved_to)})
         elif path.startswith("/api/models/"):
             self._info(name, rest, repository, with_body)
+        elif repository.gated and authorization != f"Bearer {TOKEN}":
+            self._refuse(401 if authorization is None else 403, "GatedRepo", "Access is restricted", with_body)
         else:
-            self._file(rest, repository, with_body)
+            self._file(name, rest, repository, with_body)
+
+    def _refuse(self, status: int, code: str, message: str, with_body: bool) -> None:
+        headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {})}
+        self._send(status, b"", with_body, headers)
 
     def _split(self, path: str) -> tuple[str, str]:
         parts = path.removeprefix("/api/models/").removeprefix("/").split("/")
@@ -94,8 +109,12 @@ class _Handler(BaseHTTPRequestHandler):
         content = {"id": name, "modelId": name, "sha": SHA, "gated": gated, "siblings": siblings, "private": False}
         self._send(200, json.dumps(content).encode(), with_body, {"Content-Type": "application/json"})
 
-    def _file(self, rest: str, repository: Repository, with_body: bool) -> None:
-        file = rest.split("/", 2)[2] if rest.startswith("resolve/") else ""
+    def _file(self, name: str, rest: str, repository: Repository, with_body: bool) -> None:
+        where, _, file = rest.split("/", 2) if rest.count("/") > 1 else ("", "", "")
+        if where == "resolve" and file in repository.large and file in repository.files:
+            location = f"{self.hub.url}/{name}/storage/{SHA}/{file}"
+            self._send(302, b"", with_body, {"Location": location, "X-Repo-Commit": SHA, "X-Linked-ETag": '"e"'})
+            return
         content = repository.files.get(file)
         if content is None:
             self._send(404, b"", with_body, {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"})
@@ -134,6 +153,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
     found.url = f"http://127.0.0.1:{server.server_address[1]}"
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", found.url)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
     template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setenv("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")
