@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inferplan.engine.kv import KVDtype
+from inferplan.engine.versions import facts_of
 from inferplan.model import Quantization
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
@@ -82,6 +83,8 @@ class ResolvedConfig:
     @property
     def in_flight_tokens(self) -> int:
         """Tokens scheduled but not yet finished: what windows must keep besides their reach."""
+        if not facts_of(self.version).keeps_all_batches:
+            return self.max_num_batched_tokens
         if self.async_scheduling:
             batches = self.pipeline_parallel_size + 1 if self.pipeline_parallel_size > 1 else 2
         else:

@@ -6,7 +6,7 @@ Each layer has a spec (block size, bytes of one block). Layers are gathered into
     num_blocks       = available // bytes_per_block
     blocks_per_req   = per group; full: ⌈max_model_len / block⌉, sliding W: ⌈min(W−1+in_flight, max_len) / block⌉ + 1
     max_concurrency  = num_blocks / Σ blocks_per_req
-    reported tokens  = ⌊max_concurrency × max_model_len⌋   (not num_blocks × block_size)
+    reported tokens  = ⌊max_concurrency × max_model_len⌋   (not num_blocks × block_size; before 0.21 otherwise)
 
 A start needs room for one request of max_model_len plus one (null) block. Source: facts on vLLM 0.32.0, checked row by
 row against its own planning code.

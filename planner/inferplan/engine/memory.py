@@ -68,7 +68,7 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
         errors = _capacity_errors(groups, available, request, config)
     per_request = sum(g.blocks_per_request for g in groups)
     concurrency = blocks / per_request if per_request and not errors else 0.0
-    tokens = int(concurrency * config.max_model_len)
+    tokens = _reported_tokens(groups, blocks, concurrency, config) if concurrency else 0
     low, high = _token_interval(tokens, available, config)
     return MemoryPlan(
         total_memory_bytes=gpu.memory_bytes,
@@ -205,6 +205,14 @@ def _longest_context(specs: list[Spec], blocks: int, request: Request) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _reported_tokens(groups: tuple[Group, ...], blocks: int, concurrency: float, config: ResolvedConfig) -> int:
+    """What that version's log calls the KV cache's size: tokens of whole requests, or one group's share (before 0.21)."""
+    if facts_of(config.version).reports_whole_requests:
+        return int(concurrency * config.max_model_len)
+    share = blocks // len(groups) * min(g.spec.block_size for g in groups)
+    return share * config.decode_context_parallel_size
 
 
 def _bytes_per_token(groups: tuple[Group, ...]) -> float:

@@ -1,4 +1,4 @@
-"""What changed between vLLM versions: one row per change, from 0.8 to 0.33.
+"""What changed between vLLM versions: one row per change, from 0.8 to 0.33, each saying only what is new.
 
 A version between two rows behaves as the row below it; one above the last or below the first uses the nearest and
 says so. Sources: vLLM 0.32/0.33 source as read in the project's facts (utilization, graph accounting, defaults), and
@@ -8,7 +8,7 @@ published start-up logs (activation and non-torch, rows named at each figure).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from inferplan.errors import InvalidInput
@@ -37,6 +37,8 @@ class VersionFacts:
     `subtracts_graphs`: whether the CUDA-graph estimate is taken off the KV budget.
     `non_torch_bytes`, `non_torch_linked_bytes`: outside PyTorch's allocator on one rank; several ranks over NVLink.
     `long_rope_starts_short`: a LongRoPE model serves its original context unless told otherwise.
+    `keeps_all_batches`: windows keep the tokens of every batch in flight, not of one.
+    `reports_whole_requests`: the logged tokens are max_concurrency × max_model_len; before, the blocks of one group.
     """
 
     since: tuple[int, int]
@@ -48,6 +50,8 @@ class VersionFacts:
     async_scheduling: bool
     batch: BatchTiers
     long_rope_starts_short: bool
+    keeps_all_batches: bool
+    reports_whole_requests: bool
 
 
 _NT_OLD, _NT = round(0.13 * _GIB), round(0.25 * _GIB)
@@ -62,21 +66,35 @@ _BY_MEMORY = BatchTiers()
 _THREE_TIERS = BatchTiers(largest_from_bytes=160 * _GIB)
 _GB10_SMALL = BatchTiers(largest_from_bytes=160 * _GIB, small_capabilities=((12, 1),))
 
-_ROWS = (
+_R8 = VersionFacts(
+    since=(0, 8),
+    gpu_memory_utilization=0.90,
+    subtracts_graphs=False,
     # Qwen3-14B on H100 logs 5.64 GiB of activation on 0.15/0.16 and 2.23 on 0.17 with 1,024 sequences and the same
-    # flags: 38 against 14 bytes per logit. Non-torch 0.13 GiB up to 0.17, 0.25 from 0.18.
-    VersionFacts((0, 8), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_NAME, False),
-    VersionFacts((0, 9), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_MEMORY, False),
-    # LongRoPE's short default comes with `rope_parameters` (first seen in the 0.12 source).
-    VersionFacts((0, 12), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, False, _BY_MEMORY, True),
-    VersionFacts((0, 14), 0.90, False, 38.0, _NT_OLD, _NT_LINKED, True, _BY_MEMORY, True),
-    VersionFacts((0, 17), 0.90, False, 14.0, _NT_OLD, _NT_LINKED, True, _BY_MEMORY, True),
-    VersionFacts((0, 18), 0.90, False, 14.0, _NT, _NT_LINKED, True, _BY_MEMORY, True),
-    # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default since 0.21; the default utilization rose to 0.92.
-    VersionFacts((0, 21), 0.92, True, 14.0, _NT, _NT_LINKED, True, _BY_MEMORY, True),
-    VersionFacts((0, 28), 0.92, True, 14.0, _NT, _NT_LINKED, True, _THREE_TIERS, True),
-    VersionFacts((0, 33), 0.92, True, 14.0, _NT, _NT_LINKED, True, _GB10_SMALL, True),
+    # flags: 38 against 14 bytes per logit.
+    logit_bytes=38.0,
+    non_torch_bytes=_NT_OLD,
+    non_torch_linked_bytes=_NT_LINKED,
+    async_scheduling=False,
+    batch=_BY_NAME,
+    long_rope_starts_short=False,
+    keeps_all_batches=False,
+    reports_whole_requests=False,
 )
+_R9 = replace(_R8, since=(0, 9), batch=_BY_MEMORY)
+# Comes with `rope_parameters` (first seen in the 0.12 source).
+_R12 = replace(_R9, since=(0, 12), long_rope_starts_short=True)
+_R14 = replace(_R12, since=(0, 14), async_scheduling=True)
+_R17 = replace(_R14, since=(0, 17), logit_bytes=14.0)
+_R18 = replace(_R17, since=(0, 18), non_torch_bytes=_NT)
+# VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default; utilization rose; issue 43308: ten times the tokens of
+# Gemma 4 for the same GiB, in the log only.
+_R21 = replace(_R18, since=(0, 21), gpu_memory_utilization=0.92, subtracts_graphs=True, reports_whole_requests=True)
+# Pull request 47728; issue 49878: Gemma 4 needs 45.79 GiB before and 70.79 after for one long request.
+_R26 = replace(_R21, since=(0, 26), keeps_all_batches=True)
+_R28 = replace(_R26, since=(0, 28), batch=_THREE_TIERS)
+_R33 = replace(_R28, since=(0, 33), batch=_GB10_SMALL)
+_ROWS = (_R8, _R9, _R12, _R14, _R17, _R18, _R21, _R26, _R28, _R33)
 # V1 is the default engine from here on.
 FIRST_V1 = (0, 8)
 _OLDEST, _NEWEST = (0, 8), (0, 33)

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, requests_that_fit, resolve
+from inferplan.engine.kv import Request, Spec, blocks_per_request
 from inferplan.errors import InvalidInput
 from inferplan.hardware import resolve_gpu
 from inferplan.model import parse_architecture
@@ -188,3 +189,37 @@ def test_a_long_rope_model_starts_with_its_original_context_unless_asked() -> No
     assert resolve(EngineConfig(version="0.11.0"), architecture, card).max_model_len == 131072
     asked = resolve(EngineConfig(max_model_len=65536), architecture, card)
     assert plan_memory(architecture, card, asked).starts
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "tokens", "concurrency"),
+    [
+        # Start-up logs of vLLM 0.19.0 on one H100 with max_model_len 8192 and 8192 batched tokens
+        # (llm-d-planner's accuracy report); memory is printed with two digits, hence the tolerance.
+        ("google/gemma-2-2b-it", 66.47, 670160, 81.73),
+        ("google/gemma-2-9b-it", 54.12, 168880, 20.60),
+        ("meta-llama/Meta-Llama-3.1-8B", 58.11, 476016, 58.11),
+    ],
+)
+def test_before_0_21_the_log_reports_one_groups_share(model: str, gib: float, tokens: int, concurrency: float) -> None:
+    logged = plan(
+        model,
+        version="0.19.0",
+        max_model_len=8192,
+        max_num_batched_tokens=8192,
+        available_kv_cache_bytes=round(gib * GIB),
+    )
+    assert logged.kv_cache_tokens == pytest.approx(tokens, rel=2e-4)
+    assert logged.max_concurrency == pytest.approx(concurrency, abs=0.02)
+
+
+def test_since_0_26_a_window_keeps_every_batch_in_flight() -> None:
+    # Issue 49878: a window of 1,024 and 32,768 batched tokens hold 2,113 blocks in 0.25.1 and 4,161 in 0.26.
+    def blocks(version: str) -> int:
+        architecture = resolve_model("google/gemma-3-27b-text", hub="never").architecture
+        asked = EngineConfig(version=version, max_num_batched_tokens=32768)
+        config = resolve(asked, architecture, resolve_gpu("H100-SXM"))
+        window = Spec("sliding", block_size=16, page_size_bytes=131072, reach=1024)
+        return blocks_per_request(window, Request(131072, config.in_flight_tokens, decode_context_parallel=1))
+
+    assert (blocks("0.25.1"), blocks("0.26.0")) == (2113, 4161)
