@@ -208,7 +208,7 @@ def _longest_context(specs: list[Spec], blocks: int, request: Request) -> int:
 
 
 def _reported_tokens(groups: tuple[Group, ...], blocks: int, concurrency: float, config: ResolvedConfig) -> int:
-    """What that version's log calls the KV cache's size: tokens of whole requests, or one group's share (before 0.21)."""
+    """What that version's log calls the size of the KV cache: whole requests, or (before 0.21) one group's share."""
     if facts_of(config.version).reports_whole_requests:
         return int(concurrency * config.max_model_len)
     share = blocks // len(groups) * min(g.spec.block_size for g in groups)
