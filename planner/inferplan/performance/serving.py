@@ -16,7 +16,8 @@ Sakasegawa's M/G/c; at λ ≥ λmax = cap / (cap·m + O·d(cap)) the queue grows
 are those of the first ten minutes. Percentiles: log-normal with the variance of prompt lengths, steps, interference
 (Poisson) and queueing (exponential). Known to be wrong: cohorts of equally long requests that started together (TTFT
 of long prompts up to 30 % low), the tail of a burst with lengths that vary (throughput 10–20 % high), preemption
-storms, prefix reuse in bursts, an API server that can't keep up (above some thousand tokens per second per process).
+storms, prefix reuse in bursts, answers of a few tokens (a step's rest is counted as if steps were independent), an API
+server that can't keep up (above some thousand tokens per second per process).
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from inferplan.performance.step import Array, Flags, Table, step_time
 
 CLOSED, OPEN, BURST = 0.0, 1.0, 2.0
 HORIZON_SECONDS = 600.0
-_ROUNDS = 60
+_ROUNDS = 12
+_MOST_LOAD = 0.98
+# Of time in system over R, as a share of what would never settle.
+_STEEPEST = 0.98
 _Z = {"p50": 0.0, "p90": 1.2815515655446004, "p95": 1.6448536269514722, "p99": 2.3263478740408408}
 _TINY = 1e-12
 
@@ -120,9 +124,12 @@ def decode_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array
 
 
 def chunks(demand: Demand, running: Array) -> Array:
-    """Steps that one prompt's prefill is spread over: decoding requests take their tokens of the budget first."""
+    """Steps that one prompt's prefill is spread over: decoding requests take their tokens of the budget first.
+
+    A fraction above one: what a step has left after one prompt's end goes to the next prompt's beginning.
+    """
     room = np.maximum(demand.budget - running, demand.budget / 4)
-    return np.ceil(_fresh(demand) / room)
+    return np.maximum(_fresh(demand) / room, 1.0)
 
 
 def _fresh(demand: Demand) -> Array:
@@ -130,16 +137,20 @@ def _fresh(demand: Demand) -> Array:
     return np.maximum(demand.prompt - demand.cached, 1.0)
 
 
-def prefill_time(t: Table, c: Constants, demand: Demand, running: Array) -> Array:
-    """What one prompt's prefill adds to the steps of `running` requests, chunk by chunk under the token budget."""
+def prefill_time(t: Table, c: Constants, demand: Demand, running: Array, arriving: Array) -> Array:
+    """What one prompt's prefill adds to the steps of `running` requests, chunk by chunk under the token budget.
+
+    `arriving`: prompts per step; more than one share a step and with it what reading the weights hides.
+    """
     fresh = _fresh(demand)
     parts = chunks(demand, running)
+    shared = np.clip(arriving, 1.0, np.maximum(demand.budget / fresh, 1.0))
     context = demand.prompt + demand.answer / 2
     pairs = fresh * (demand.prompt - fresh) + fresh * fresh / 2
-    with_chunk = step_time(t, c, running, context, fresh / parts, pairs / parts).total
+    with_chunk = step_time(t, c, running, context, fresh / parts * shared, pairs / parts * shared).total
     none = np.zeros_like(running)
     without = np.where(running > 0, step_time(t, c, running, context, none, none).total, 0.0)
-    return parts * np.maximum(with_chunk - without, _TINY)
+    return parts * np.maximum(with_chunk - without, _TINY) / shared
 
 
 def request_host(c: Constants, demand: Demand) -> Array:
@@ -148,16 +159,16 @@ def request_host(c: Constants, demand: Demand) -> Array:
 
 
 def _met(decode: Array, prefill: Array, share: Array) -> tuple[Array, Array]:
-    """(wait for the running step to end, others' prefills in the step that takes a new request in), seconds.
+    """What a new request meets before its own steps: (decoding, others' prefills), seconds.
 
     `share`: prompts that arrive per decode step, Poisson. A new request falls into a step with a chance that grows
-    with its length; whoever else arrives in that step is taken in together with it.
+    with the step's length, waits for the rest of it, and is taken in together with whoever else arrived in it.
     """
-    mean = decode + share * prefill
+    mean = np.maximum(decode + share * prefill, _TINY)
     square = decode * decode + 2 * decode * share * prefill + prefill * prefill * (share + share * share)
-    residual = square / (2 * np.maximum(mean, _TINY))
-    together = share * square / np.maximum(mean * mean, _TINY)
-    return residual, together * prefill
+    rest = square / (2 * mean)
+    together = share * square / (mean * mean)
+    return rest * decode / mean, (rest * share / mean + together) * prefill
 
 
 def _most_per_step(demand: Demand, prefill: Array) -> Array:
@@ -170,13 +181,14 @@ def _closed(t: Table, c: Constants, demand: Demand) -> _Means:
     running = np.minimum(concurrency, demand.cap)
     others = np.maximum(running - 1, 0.0)
     decode = decode_time(t, c, demand, running)
-    prefill = prefill_time(t, c, demand, others)
     steps = np.maximum(demand.answer - 1, 1.0)
-    residual, together = _met(decode, prefill, others / np.maximum(demand.answer, 1.0))
+    arriving = others / steps
+    prefill = prefill_time(t, c, demand, others, arriving)
+    rest, together = _met(decode, prefill, arriving)
     # One alone finds the engine idle; steps take a new request in together with the others' decoding.
-    shared = np.minimum(others, 1.0) * (residual + chunks(demand, others) * decode)
-    met = np.minimum(together + c.bunching * others / 2 * prefill, others * prefill)
+    shared = np.minimum(others, 1.0) * (rest + chunks(demand, others) * decode)
     # A cycle holds R prefills and O − 1 decode steps: others' prefills that TTFT does not meet, TPOT does.
+    met = np.minimum(together + c.bunching * others / 2 * prefill, others * prefill)
     met = np.maximum(met, others * prefill - steps * _most_per_step(demand, prefill))
     tpot = decode + (others * prefill - met) / steps
     first = request_host(c, demand) + shared + prefill + met
@@ -190,36 +202,70 @@ def _open(t: Table, c: Constants, demand: Demand) -> _Means:
     rate = demand.amount
     answer = np.maximum(demand.answer, 1.0)
     cap_decode = decode_time(t, c, demand, demand.cap)
-    cap_prefill = prefill_time(t, c, demand, np.maximum(demand.cap - 1, 0.0))
-    limit = demand.cap / (demand.cap * cap_prefill + answer * cap_decode)
+    cap_prefill = prefill_time(t, c, demand, np.maximum(demand.cap - 1, 1.0), demand.cap / answer)
+    limit = demand.cap / (demand.cap * cap_prefill + _steps(demand, demand.cap) * cap_decode)
     saturated = rate >= 0.98 * limit
     steady = np.minimum(rate, 0.98 * limit)
-    running = np.minimum(np.ones_like(rate), demand.cap)
-    for _ in range(_ROUNDS):
-        decode = decode_time(t, c, demand, np.maximum(running, 1.0))
-        prefill = prefill_time(t, c, demand, np.maximum(running - 1, 0.0))
-        load = np.minimum(steady * prefill, 0.98)
-        tpot = decode / (1 - load)
-        wanted = steady * (prefill / (1 - load) + answer * tpot)
-        running = np.minimum(0.5 * running + 0.5 * wanted, demand.cap)
+    running = _steady_running(t, c, demand, steady)
+    decode, prefill, load, tpot = _mixed(t, c, demand, steady, running)
     met = load * prefill * (1 + demand.prompt_cv * demand.prompt_cv) / (2 * (1 - load))
     use = np.minimum(steady / limit, 0.98)
-    service = prefill + answer * tpot
+    service = prefill + _steps(demand, running) * tpot
     slot = service * np.power(use, np.sqrt(2 * (demand.cap + 1))) / (demand.cap * (1 - use))
     overload = np.where(saturated, HORIZON_SECONDS / 2 * np.maximum(rate / limit - 1, 0.02), 0.0)
     met = met + slot + overload
     # With less than one running on average the engine is idle for the rest: no step to wait for.
-    shared = (0.5 + chunks(demand, np.maximum(running - 1, 0.0))) * decode * np.minimum(running, 1.0)
+    shared = (0.5 * np.minimum(running, 1.0) + chunks(demand, running)) * decode
     ttft = request_host(c, demand) + shared + prefill / (1 - load) + met
     throughput = np.where(saturated, limit, rate)
     return _Means(running, decode, prefill, tpot, ttft, met, throughput, saturated.astype(np.float64))
+
+
+def _mixed(t: Table, c: Constants, demand: Demand, rate: Array, running: Array) -> tuple[Array, Array, Array, Array]:
+    """(decode step, what a prompt's prefill adds, share of time that these take, TPOT) with `running` requests.
+
+    A prompt that finds the engine idle needs a decode step's time (the weights are read) and what it adds to one.
+    """
+    others = np.maximum(running, 1.0)
+    decode = decode_time(t, c, demand, others)
+    prefill = prefill_time(t, c, demand, others, running / np.maximum(demand.answer, 1.0))
+    load = np.minimum(rate * prefill, _MOST_LOAD)
+    return decode, prefill, load, decode / (1 - load)
+
+
+def _steps(demand: Demand, running: Array) -> Array:
+    """Steps that a request is part of: its prompt's chunks, the last of which yields a token, then one a token."""
+    return chunks(demand, running) + np.maximum(demand.answer - 1, 0.0)
+
+
+def _steady_running(t: Table, c: Constants, demand: Demand, rate: Array) -> Array:
+    """Requests that run on average: R = λ · time in system(R), by the secant method.
+
+    The time is nearly linear in R: a few rounds do, where plain iteration would need hundreds close to saturation.
+    """
+
+    def wanted(running: Array) -> Array:
+        _, prefill, load, tpot = _mixed(t, c, demand, rate, running)
+        return rate * (prefill / (1 - load) + _steps(demand, running) * tpot)
+
+    running = np.minimum(np.ones_like(rate), demand.cap)
+    found = wanted(running)
+    slope = np.zeros_like(rate)
+    for _ in range(_ROUNDS):
+        following = np.clip(running + (found - running) / (1 - slope), _TINY, demand.cap)
+        then = wanted(following)
+        moved = following - running
+        far = np.abs(moved) > 1e-9 * running
+        slope = np.where(far, np.clip((then - found) / np.where(far, moved, 1.0), 0.0, _STEEPEST), slope)
+        running, found = following, then
+    return running
 
 
 def _burst(t: Table, c: Constants, demand: Demand) -> _Means:
     number = demand.amount
     running = np.minimum(number, demand.cap)
     decode = decode_time(t, c, demand, running)
-    prefill = prefill_time(t, c, demand, np.zeros_like(running))
+    prefill = prefill_time(t, c, demand, np.zeros_like(running), running)
     answer = np.maximum(demand.answer, 1.0)
     # Of the first wave a request meets half the prefills, later ones find every slot refilled around them.
     met = np.maximum(running - 1, 0.0) * (1 - running / (2 * number))

@@ -37,7 +37,7 @@ def test_other_rates_that_are_no_rates_name_the_field(rate: Any) -> None:
 
 
 def test_a_context_that_does_not_fit_still_says_how_many_requests_would() -> None:
-    """Llama-3.1's 131,072 tokens don't fit one L4 beside the weights; short requests do, and not max_num_seqs of them."""
+    """Llama-3.1's 131,072 tokens don't fit one L4 beside the weights; short requests do, a few."""
     found = asked(model="meta-llama/Meta-Llama-3.1-8B", gpu="L4", isl=2000, osl=500, concurrency=64)
     assert not found["starts"]
     assert 1 <= found["running_requests"] < 64
