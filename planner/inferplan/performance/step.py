@@ -6,12 +6,16 @@ A step processes n decode tokens with mean context c and p prefill tokens that a
     head       = the same for the LM head, over sampled tokens only
     attention  = n · c · KV bytes / (kv_bandwidth · B)            decode: reads the cache
     prefill    = 4 · heads · d · pairs / (attention_compute · P)  prefill: computes
-    all-reduce = 2 a layer: latency + bytes · 2 (tp − 1)/tp / link
-    gaps, host = per layer, per step
+    all-reduce = 2 a layer: latency · log₂ tp + bytes · 2 (tp − 1)/tp / link
+    gaps, host = per layer (more without CUDA graphs), per step and per running request
 
-B and P are the spec sheet's bandwidth and dense rate for the width the matrix units compute in. Known to be wrong:
-tile and wave effects at small n, L2 hits of small models, clocks under a power cap, PCIe without peer-to-peer.
-Only elementwise float64 arithmetic: the same digits on every machine.
+B and P are the spec sheet's bandwidth and dense rate for the width the matrix units compute in. Quantized weights are
+read at `packed_bandwidth`, others at `weight_bandwidth`. vLLM's first engine (before 0.8) has its own host time and
+decode attention: the latter read a KV head more than once where query heads share it. Known to be wrong: tile and wave
+effects at small n, L2 hits of small models (TPOT of a 2B model on an L40 10–20 % high), clocks under a power cap, PCIe
+without peer-to-peer (no calibration row has it), slow host processors. Pipeline stages are read one after another, as
+one request sees them; that several batches fill them at once is not counted. Only elementwise float64 arithmetic: the
+same digits on every machine.
 """
 
 from __future__ import annotations
@@ -54,7 +58,6 @@ class Coefficients:
     link_bandwidth: float
     switched: float
     layers: float
-    pipeline: float
     eager: float
     first_engine: float
     query_group: float
@@ -63,11 +66,6 @@ class Coefficients:
 
 
 FIELDS = tuple(f.name for f in fields(Coefficients))
-
-
-def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> Coefficients:
-    """The step of this model on this GPU under this configuration."""
-    return _coefficients(architecture, gpu, config.tensor_parallel_size, config.pipeline_parallel_size, config)
 
 
 @lru_cache(maxsize=8192)
@@ -85,7 +83,9 @@ def _sizes(architecture: Architecture, tp: int, weight_bits: float, dtype_bits: 
     return weight, flops, moved
 
 
-def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config: ResolvedConfig) -> Coefficients:
+def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> Coefficients:
+    """The step of this model on this GPU under this configuration."""
+    tp = config.tensor_parallel_size
     quantization = config.quantization
     dtype_bits = 32.0 if config.dtype == "float32" else 16.0
     weight_bits = _stored_bits(config) if quantization else dtype_bits
@@ -114,7 +114,6 @@ def _coefficients(architecture: Architecture, gpu: GPU, tp: int, pp: int, config
         link_bandwidth=max(gpu.link.bandwidth_among(tp), _NO_LINK) * tp / (2.0 * max(tp - 1, 1)),
         switched=1.0 if switched else 0.0,
         layers=float(layers),
-        pipeline=float(pp),
         eager=1.0 if config.enforce_eager else 0.0,
         first_engine=1.0 if parse_version(config.version) < FIRST_V1 else 0.0,
         query_group=_query_group(architecture),
