@@ -35,9 +35,14 @@ class Context:
     original_tokens: int | None
 
 
-def context_of(fields: Fields) -> Context:
-    """Raises InvalidModelConfig where no length is stated or one makes no sense."""
+def context_of(fields: Fields, by_default: int | None = None) -> Context:
+    """`by_default`: where the family's configs need not state a length.
+
+    Raises InvalidModelConfig where there is no length or one makes no sense.
+    """
     present = [fields.size(name) for name in _LENGTHS if fields.values.get(name) is not None]
+    if not present and by_default is not None:
+        present = [by_default]
     if not present:
         raise InvalidModelConfig(f"config.json: {_LENGTHS[0]} is missing")
     limit = fields.size("model_max_length", default=min(present))

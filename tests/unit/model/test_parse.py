@@ -43,6 +43,134 @@ def test_parameters_are_the_published_ones(model: str, parameters: int) -> None:
     assert checkpoint_parameters(resolve_model(model, hub="never").architecture) == parameters
 
 
+@pytest.mark.parametrize(
+    ("name", "fields", "parameters", "kv_heads"),
+    [
+        # Shapes and totals as published with each model; the totals pin biases, norms and tied embeddings down.
+        (
+            "GPTNeoXForCausalLM",  # EleutherAI/pythia-6.9b
+            {"vocab_size": 50432, "hidden_size": 4096, "intermediate_size": 16384, "tie_word_embeddings": False},
+            6_857_302_016,
+            32,
+        ),
+        (
+            "GPTJForCausalLM",  # EleutherAI/gpt-j-6b
+            {"vocab_size": 50400, "n_embd": 4096, "n_layer": 28, "n_head": 16, "n_positions": 2048},
+            6_050_882_784,
+            16,
+        ),
+        (
+            "OPTForCausalLM",  # facebook/opt-6.7b
+            {"vocab_size": 50272, "hidden_size": 4096, "ffn_dim": 16384},
+            6_658_473_984,
+            32,
+        ),
+        (
+            "BloomForCausalLM",  # bigscience/bloom-7b1
+            {"vocab_size": 250880, "n_embed": 4096, "n_layer": 30, "n_head": 32},
+            7_069_016_064,
+            32,
+        ),
+        (
+            "FalconForCausalLM",  # tiiuae/falcon-7b
+            {"vocab_size": 65024, "hidden_size": 4544, "num_attention_heads": 71, "multi_query": True},
+            6_921_720_704,
+            1,
+        ),
+        (
+            "GPTBigCodeForCausalLM",  # bigcode/starcoder
+            {"vocab_size": 49152, "n_embd": 6144, "n_layer": 40, "n_head": 48, "n_positions": 8192, "n_inner": 24576},
+            15_517_456_384,
+            1,
+        ),
+        (
+            "StableLmForCausalLM",  # stabilityai/stablelm-2-1_6b
+            {
+                "vocab_size": 100352,
+                "hidden_size": 2048,
+                "num_hidden_layers": 24,
+                "intermediate_size": 5632,
+                "use_qkv_bias": True,
+                "tie_word_embeddings": False,
+            },
+            1_644_515_328,
+            32,
+        ),
+        (
+            "InternLM2ForCausalLM",  # internlm/internlm2_5-7b
+            {"vocab_size": 92544, "hidden_size": 4096, "intermediate_size": 14336, "num_key_value_heads": 8},
+            7_737_708_544,
+            8,
+        ),
+        (
+            "Ernie4_5ForCausalLM",  # baidu/ERNIE-4.5-0.3B
+            {
+                "vocab_size": 103424,
+                "hidden_size": 1024,
+                "num_hidden_layers": 18,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 2,
+                "head_dim": 128,
+                "intermediate_size": 3072,
+            },
+            360_748_032,
+            2,
+        ),
+        (
+            "GlmForCausalLM",  # zai-org/glm-4-9b-chat-hf
+            {
+                "vocab_size": 151552,
+                "hidden_size": 4096,
+                "num_hidden_layers": 40,
+                "num_key_value_heads": 2,
+                "intermediate_size": 13696,
+                "attention_bias": True,
+            },
+            9_399_951_360,
+            2,
+        ),
+        (
+            "Glm4ForCausalLM",  # zai-org/GLM-4-9B-0414
+            {
+                "vocab_size": 151552,
+                "hidden_size": 4096,
+                "num_hidden_layers": 40,
+                "num_key_value_heads": 2,
+                "intermediate_size": 13696,
+                "attention_bias": True,
+            },
+            9_400_279_040,
+            2,
+        ),
+    ],
+)
+def test_families_that_are_not_bundled_have_their_published_size(
+    name: str, fields: dict[str, Any], parameters: int, kv_heads: int
+) -> None:
+    common = {"num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 2048}
+    own = {"n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_positions": "max_position_embeddings"}
+    shared = {k: v for k, v in common.items() if k not in {own.get(f) for f in fields}}
+    found = parse_architecture({"architectures": [name], "torch_dtype": "bfloat16", **shared, **fields})
+    assert checkpoint_parameters(found) == parameters
+    mixer = found.layers[0].mixer
+    assert isinstance(mixer, Attention)
+    assert mixer.kv_heads == kv_heads
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("OPTForCausalLM", {"ffn_dim": 4096, "word_embed_proj_dim": 512}, "word_embed_proj_dim"),
+        ("StableLmForCausalLM", {"qk_layernorm": True}, "qk_layernorm"),
+        ("FalconForCausalLM", {"new_decoder_architecture": True}, "num_kv_heads"),
+        ("Ernie4_5ForCausalLM", {"use_bias": True}, "use_bias"),
+    ],
+)
+def test_a_variant_no_parser_reads_is_named(name: str, fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidModelConfig, match=said):
+        parse_architecture({**LLAMA, "architectures": [name], **fields})
+
+
 @pytest.mark.parametrize("field", ["hidden_size", "num_attention_heads", "num_hidden_layers", "vocab_size"])
 def test_a_missing_field_is_named(field: str) -> None:
     with pytest.raises(InvalidModelConfig, match=field):
