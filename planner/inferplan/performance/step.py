@@ -12,7 +12,7 @@ A step processes n decode tokens with mean context c and p prefill tokens that a
 B and P are the spec sheet's bandwidth and dense rate for the width the matrix units compute in. Quantized weights are
 read at `packed_bandwidth`, others at `weight_bandwidth`. vLLM's first engine (before 0.8) has its own host time and
 decode attention: the latter read a KV head more than once where query heads share it. Known to be wrong: tile and wave
-effects at small n, L2 hits of small models (TPOT of 0.5B–3B models 10–20 % high), clocks under a power cap, PCIe
+effects at small n, L2 hits of small models (TPOT of a 2B model on an L40 10–20 % high), clocks under a power cap, PCIe
 without peer-to-peer (no calibration row has it), slow host processors. Pipeline stages are read one after another, as
 one request sees them; that several batches fill them at once is not counted. Only elementwise float64 arithmetic: the
 same digits on every machine.
