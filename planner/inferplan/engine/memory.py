@@ -118,15 +118,23 @@ def capture_sizes(max_num_seqs: int) -> int:
 
 
 def requests_that_fit(memory: MemoryPlan, tokens: float) -> float:
-    """How many requests holding `tokens` tokens each the KV cache has room for (windows keep only their reach)."""
+    """How many requests holding `tokens` tokens each the KV cache has room for, in whole blocks.
+
+    Not what the log calls concurrency: that is of requests of max_model_len, and reserves a step's batch for windows.
+    One block is vLLM's own (the null block).
+    """
     if not memory.starts or not memory.kv_groups:
         return 0.0
-    held = sum(_held(g, tokens) / g.block_size for g in memory.kv_groups)
-    return memory.num_gpu_blocks / held
+    held = sum(_blocks_held(group, tokens) for group in memory.kv_groups)
+    return max(0, memory.num_gpu_blocks - 1) / held
 
 
-def _held(group: KVGroup, tokens: float) -> float:
-    return max(group.block_size, tokens if group.reach_tokens is None else min(tokens, group.reach_tokens))
+def _blocks_held(group: KVGroup, tokens: float) -> int:
+    """Blocks of a request while it decodes; a window takes one more than it fills, as it rarely starts with one."""
+    all_tokens = max(1, math.ceil(tokens / group.block_size))
+    if group.reach_tokens is None:
+        return all_tokens
+    return min(all_tokens, math.ceil((group.reach_tokens - 1) / group.block_size) + 1)
 
 
 @lru_cache(maxsize=1024)

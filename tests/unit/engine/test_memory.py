@@ -67,6 +67,18 @@ def test_longer_requests_never_fit_more_often(model: str, tokens: int) -> None:
     assert requests_that_fit(held, tokens + 1) <= requests_that_fit(held, tokens)
 
 
+def test_requests_that_fit_are_whole_blocks_without_the_null_block() -> None:
+    held = plan(MODELS[0], max_model_len=4096, available_kv_cache_bytes=GIB)
+    assert requests_that_fit(held, 17) == requests_that_fit(held, 32) == (held.num_gpu_blocks - 1) / 2
+    assert requests_that_fit(held, 4096) < held.max_concurrency
+
+
+def test_a_window_holds_no_more_than_its_reach() -> None:
+    # Olmo 3: a window of 4,096 in three layers of four; three groups of it and one of full attention.
+    held = plan("allenai/Olmo-3-7B-Instruct", available_kv_cache_bytes=40 * GIB)
+    assert requests_that_fit(held, 32768) == (held.num_gpu_blocks - 1) / (3 * 257 + 2048)
+
+
 def test_fp8_kv_holds_twice_the_tokens() -> None:
     plain, narrow = (plan(MODELS[0], kv_cache_dtype=k, available_kv_cache_bytes=GIB) for k in ("auto", "fp8"))
     assert narrow.num_gpu_blocks == 2 * plain.num_gpu_blocks
