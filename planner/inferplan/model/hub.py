@@ -150,37 +150,41 @@ def _looks_like_path(name: str) -> bool:
     return name.startswith(("/", "./", "../", "~")) or (Path(name) / "config.json").is_file()
 
 
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file as it is now; another value once it has changed."""
+
+    path: Path
+    modified_ns: int
+    size_bytes: int
+
+    @classmethod
+    def at(cls, path: Path) -> _File | None:
+        """None where there is no such file."""
+        if not path.is_file():
+            return None
+        found = path.stat()
+        return cls(path, found.st_mtime_ns, found.st_size)
+
+
 def _from_directory(directory: Path) -> ModelFacts:
-    path, extra = directory / "config.json", directory / "hf_quant_config.json"
-    if not path.is_file():
+    config = _File.at(directory / "config.json")
+    if config is None:
         raise ModelNotFound(f"model {str(directory)!r}: no config.json there")
-    architecture = _parsed(path, _version(path), extra if extra.is_file() else None, _version(extra))
+    architecture = _parsed(config, _File.at(directory / "hf_quant_config.json"))
     # The directory's name only: a recommendation must not depend on where a file lies.
     return ModelFacts(directory.resolve().name, "", "directory", architecture)
 
 
-def _version(path: Path) -> tuple[int, int]:
-    """Changes when the file does."""
-    if not path.is_file():
-        return 0, 0
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size
-
-
 @lru_cache(maxsize=512)
-def _parsed(
-    path: Path,
-    version: tuple[int, int],  # noqa: ARG001  (part of what is remembered)
-    extra: Path | None,
-    extra_version: tuple[int, int],  # noqa: ARG001
-) -> Architecture:
-    return parse_architecture(_json_file(path), _json_file(extra) if extra is not None else None)
+def _parsed(config: _File, quant_config: _File | None) -> Architecture:
+    return parse_architecture(_json_file(config), _json_file(quant_config) if quant_config is not None else None)
 
 
-def _json_file(path: Path) -> Mapping[str, Any]:
-    if path.stat().st_size > _MAX_CONFIG_BYTES:
-        raise InvalidModelConfig(f"{path.name} is larger than {_MAX_CONFIG_BYTES} bytes")
-    return _json_object(path.name, path.read_bytes())
+def _json_file(file: _File) -> Mapping[str, Any]:
+    if file.size_bytes > _MAX_CONFIG_BYTES:
+        raise InvalidModelConfig(f"{file.path.name} is larger than {_MAX_CONFIG_BYTES} bytes")
+    return _json_object(file.path.name, file.path.read_bytes())
 
 
 def _json_object(name: str, content: bytes) -> Mapping[str, Any]:

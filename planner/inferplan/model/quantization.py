@@ -110,11 +110,10 @@ def _of_section(section: Mapping[str, object]) -> Quantization:
 
 
 def _fp8(section: Mapping[str, object]) -> Quantization:
-    block = section.get("weight_block_size")
+    block = _block(section, "weight_block_size")
     ignored = _strings(section.get("ignored_layers") or section.get("modules_to_not_convert"))
-    if isinstance(block, list) and len(block) == 2:
-        rows, columns = int(block[0]), int(block[1])
-        return replace(_NAMED["fp8"], block=(rows, columns), scale_bytes=4, ignored=ignored)
+    if block is not None:
+        return replace(_NAMED["fp8"], block=block, scale_bytes=4, ignored=ignored)
     return replace(_NAMED["fp8"], ignored=ignored)
 
 
@@ -200,10 +199,10 @@ def _compressed_name(
 
 def _with_scales(base: Quantization, weights: Mapping[str, object]) -> Quantization:
     """How weights share scales. Per channel and per block these are float32, per group in the base's width."""
-    strategy, block = weights.get("strategy"), weights.get("block_structure")
-    if strategy == "block" and isinstance(block, list) and len(block) == 2:
-        rows_columns = (int(block[0]), int(block[1]))
-        return replace(base, block=rows_columns, group_size=None, per_tensor=False, scale_bytes=4)
+    strategy = weights.get("strategy")
+    block = _block(weights, "block_structure") if strategy == "block" else None
+    if block is not None:
+        return replace(base, block=block, group_size=None, per_tensor=False, scale_bytes=4)
     if strategy == "channel":
         return replace(base, group_size=None, per_tensor=False, scale_bytes=4)
     group = weights.get("group_size")
@@ -228,6 +227,16 @@ _READERS: dict[str, Callable[[Mapping[str, object]], Quantization]] = {
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,
 }
+
+
+def _block(section: Mapping[str, object], name: str) -> tuple[int, int] | None:
+    """Rows and columns that share a scale."""
+    value = section.get(name)
+    if value is None:
+        return None
+    if isinstance(value, list) and len(value) == 2 and all(type(side) is int and 0 < side < 2**16 for side in value):
+        return value[0], value[1]
+    raise InvalidModelConfig(f"quantization_config.{name}={value!r} is not two positive integers")
 
 
 def _strings(value: object) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
+from inferplan.errors import InvalidModelConfig, ModelError, UnsupportedArchitecture
 from inferplan.model import Attention, is_ignored, parse_architecture, quantization_named
 from inferplan.model.hub import bundled_models, resolve_model
-from inferplan.model.size import checkpoint_parameters
+from inferplan.model.size import checkpoint_bytes, checkpoint_parameters
 
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
@@ -359,6 +360,8 @@ def test_how_a_checkpoint_was_quantized(section: dict[str, Any], expected: tuple
             "different ways",
         ),
         ({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}, "MIXED_PRECISION"),
+        ({"quant_method": "fp8", "weight_block_size": [0, 128]}, "weight_block_size"),
+        ({"quant_method": "fp8", "weight_block_size": [128]}, "weight_block_size"),
     ],
 )
 def test_a_quantization_no_rule_reads_is_refused_by_name(section: dict[str, Any], said: str) -> None:
@@ -411,3 +414,24 @@ def test_names_that_people_and_vllm_use(name: str, method: str) -> None:
 @given(st.sampled_from(["fp8", "awq", "gptq", "w4a16", "nvfp4", "bf16"]), st.sampled_from([str.upper, str.title, str]))
 def test_names_are_read_in_any_case(name: str, spelled: Any) -> None:
     assert quantization_named(f" {spelled(name)} ") == quantization_named(name)
+
+
+JUNK = st.sampled_from(
+    [None, -1, 0, "x", [], {}, 1.5, True, float("nan"), 10**30, [None, 1], [0, 0], ["a", "b"], "re:("]
+)
+SECTIONS: list[dict[str, Any]] = [
+    {"quant_method": "fp8", "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head"]},
+    {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True},
+    {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["*a"], "kv_cache_scheme": {"num_bits": 8}},
+    compressed({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, {"num_bits": 8}),
+]
+
+
+@given(name=st.sampled_from(sorted(LLAMA)), section=st.sampled_from(SECTIONS), inner=JUNK, outer=JUNK, data=st.data())
+def test_whatever_a_config_holds_is_read_or_refused_by_name(
+    name: str, section: dict[str, Any], inner: object, outer: object, data: st.DataObject
+) -> None:
+    key = data.draw(st.sampled_from(sorted(section)))
+    config = {**LLAMA, name: outer, "quantization_config": {**section, key: inner}}
+    with suppress(ModelError):
+        checkpoint_bytes(parse_architecture(config))
