@@ -75,6 +75,10 @@ class Planner:
         self._recommendations = OrderedDict()
 
     def close(self) -> None:
+        """No more answers: what is still being computed is dropped, not reported as a failure."""
+        for entry in self._entries.values():
+            if entry.task is not None:
+                entry.task.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def look(self, key: Key, plan: InferencePlan, inputs: CurrentInputs) -> Look:

@@ -121,8 +121,8 @@ class ApiServer:
         items: list[KubeObject] = []
         while True:
             page = await self._request("GET", kind, kind.path(namespace), query=query, accept=accept)
-            # Items of a list carry no kind of their own.
-            items += [{**item, "apiVersion": kind.api_version, "kind": kind.kind} for item in page["items"]]
+            # Items of a list carry no kind of their own; an empty list of metadata is `null`.
+            items += [{**item, "apiVersion": kind.api_version, "kind": kind.kind} for item in page["items"] or ()]
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 return Listing(items, str(metadata["resourceVersion"]))
