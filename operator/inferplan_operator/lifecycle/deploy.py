@@ -38,7 +38,13 @@ def deploy_phase(
         message = "the admission policies of the chart are not installed; the operator deploys nothing without them"
         conditions.set("Deployed", "False", "GateMissing", message)
         return ()
-    if observed.last_apply_error is not None and running != target.digest:
+    foreign = foreign_parts(observed.deployment, target) if running == target.digest else ()
+    if foreign:
+        where = f"{observed.plan.metadata.name} -n {observed.plan.metadata.namespace}"
+        message = f"the Deployment holds what nobody approved: {', '.join(foreign)}. "
+        message += f"kubectl delete deployment {where} removes it; it is made again as approved"
+        conditions.set("Deployed", "False", "DeploymentChanged", message)
+    elif observed.last_apply_error is not None:
         denied = "ValidatingAdmissionPolicy" in observed.last_apply_error
         reason = "DeployGateDenied" if denied else "ApplyFailed"
         conditions.set("Deployed", "False", reason, observed.last_apply_error)
@@ -47,6 +53,39 @@ def deploy_phase(
     else:
         conditions.set("Deployed", "False", "Deploying", f"{short(target.digest)} is being applied")
     return tuple(child(observed, target, manifest) for manifest in target.manifests)
+
+
+def foreign_parts(deployment: KubeObject | None, artifact: Artifact) -> tuple[str, ...]:
+    """What somebody added to the pods of an approved Deployment.
+
+    Server-side apply puts back what was changed, but leaves what others added beside it.
+    """
+    approved = next((m for m in artifact.manifests if m["kind"] == "Deployment"), None)
+    if deployment is None or approved is None:
+        return ()
+    live, wanted = deployment["spec"]["template"]["spec"], approved["spec"]["template"]["spec"]
+    found = [
+        f"{what} {name}"
+        for what, field in (
+            ("container", "containers"),
+            ("init container", "initContainers"),
+            ("volume", "volumes"),
+        )
+        for name in sorted(_named(live, field, "name") - _named(wanted, field, "name"))
+    ]
+    found += [field for field in ("hostNetwork", "hostPID", "hostIPC") if live.get(field)]
+    ours = wanted["containers"][0]
+    mine: KubeObject = next((c for c in live.get("containers") or () if c.get("name") == ours["name"]), {})
+    found += [f"environment {name}" for name in sorted(_named(mine, "env", "name") - _named(ours, "env", "name"))]
+    mounts = _named(mine, "volumeMounts", "mountPath") - _named(ours, "volumeMounts", "mountPath")
+    found += [f"mount {path}" for path in sorted(mounts)]
+    found += ["envFrom"] if mine.get("envFrom") else []
+    found += ["privileged"] if (mine.get("securityContext") or {}).get("privileged") else []
+    return tuple(found)
+
+
+def _named(holder: KubeObject, field: str, key: str) -> set[str]:
+    return {str(item.get(key)) for item in holder.get(field) or ()}
 
 
 def child(observed: Observed, artifact: Artifact, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def _approval_event(conditions: Conditions) -> EventRecord | None:
     reason = conditions.reason("Approved")
     if reason == "Approved":
         return EventRecord("Normal", "Approved", conditions.message("Approved"))
-    if reason in ("ApprovalStale", "ArtifactRefused", "LimitExceeded"):
+    if reason in ("ApprovalStale", "ArtifactRefused", "LimitExceeded", "Revoked"):
         return EventRecord("Warning", reason, conditions.message("Approved"))
     return None
 
@@ -127,6 +127,7 @@ def _deploy_event(observed: Observed, planned: Planned) -> EventRecord | None:
 
 
 def _denied_event(conditions: Conditions) -> EventRecord | None:
-    if conditions.reason("Deployed") != "DeployGateDenied" or not conditions.moved("Deployed"):
+    reason = conditions.reason("Deployed")
+    if reason not in ("DeployGateDenied", "DeploymentChanged") or not conditions.moved("Deployed"):
         return None
-    return EventRecord("Warning", "DeployGateDenied", conditions.message("Deployed"))
+    return EventRecord("Warning", reason, conditions.message("Deployed"))

@@ -169,7 +169,7 @@ def one_word(conditions: Conditions) -> str:
     """The plan's state as people say it."""
     if conditions.is_true("Stalled"):
         return conditions.reason("Stalled")
-    if conditions.is_true("Available"):
+    if conditions.is_true("Available") and conditions.is_true("Deployed"):
         return "UpdateAvailable" if conditions.is_true("UpdateAvailable") else "Running"
     if conditions.is_true("Deployed"):
         return "Suspended" if conditions.reason("Deployed") == "Suspended" else conditions.reason("Available")

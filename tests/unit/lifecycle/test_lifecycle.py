@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from world import World, replaced
@@ -137,6 +138,37 @@ def test_a_hand_edit_is_undone_from_the_artefact(world: World) -> None:
     world.deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:latest"
     world.step()
     assert json.dumps(world.deployment["spec"], sort_keys=True) == wanted
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (lambda pod: pod["containers"].append({"name": "evil", "image": "busybox"}), "container evil"),
+        (lambda pod: pod.update(initContainers=[{"name": "first"}]), "init container first"),
+        (lambda pod: pod.update(hostNetwork=True), "hostNetwork"),
+        (lambda pod: pod["volumes"].append({"name": "host", "hostPath": {"path": "/"}}), "volume host"),
+        (lambda pod: pod["containers"][0]["env"].append({"name": "LD_PRELOAD", "value": "/x"}), "LD_PRELOAD"),
+        (lambda pod: pod["containers"][0].update(envFrom=[{}]), "envFrom"),
+        (lambda pod: pod["containers"][0]["securityContext"].update(privileged=True), "privileged"),
+    ],
+)
+def test_what_others_added_beside_the_approved_is_said(world: World, tamper: Any, said: str) -> None:
+    approved(world)
+    world.ready()
+    world.settle()
+    assert world.deployment is not None
+    tamper(world.deployment["spec"]["template"]["spec"])
+    conditions = {c["type"]: c for c in reconcile(world.observed()).status["conditions"]}
+    assert conditions["Deployed"]["reason"] == "DeploymentChanged"
+    assert said in conditions["Deployed"]["message"]
+    assert conditions["Ready"]["status"] == "False"
+
+
+def test_a_denied_repair_is_said_though_the_digest_stands(world: World) -> None:
+    approved(world)
+    observed = replaced(world.observed(), last_apply_error="ValidatingAdmissionPolicy 'inferplan-shape' denied")
+    conditions = {c["type"]: c for c in reconcile(observed).status["conditions"]}
+    assert conditions["Deployed"]["reason"] == "DeployGateDenied"
 
 
 def test_a_tampered_artefact_is_refused_and_made_again(world: World) -> None:
