@@ -8,7 +8,7 @@ edit a plan and still see an older approval go live.
 from __future__ import annotations
 
 from inferplan.errors import InferPlanError
-from inferplan.hardware import resolve_gpu
+from inferplan.hardware import GPU, resolve_gpu
 from inferplan.planning import Decision
 from inferplan.planning.display import significant
 from inferplan_operator.lifecycle.conditions import Conditions
@@ -38,6 +38,12 @@ def approve_phase(observed: Observed, planned: Planned, conditions: Conditions) 
         return None
     conditions.set("Approved", "True", "Approved", f"{digest} is approved")
     return artifact
+
+
+def approved_digest(observed: Observed, conditions: Conditions) -> str | None:
+    """The digest whose approval holds now."""
+    approval = observed.plan.spec.approval
+    return approval.digest if approval is not None and conditions.is_true("Approved") else None
 
 
 def approve_command(observed: Observed, planned: Planned) -> str:
@@ -86,6 +92,20 @@ def broken_limit(observed: Observed, decision: Decision) -> str | None:
         return (
             f"constraints.maxTensorParallel={constraints.max_tensor_parallel} is below its {decision.tensor_parallel}"
         )
+    for name, chosen, permitted in (
+        ("quantization", decision.quantization, constraints.quantization),
+        ("kvCacheDtypes", decision.kv_cache_dtype, constraints.kv_cache_dtypes),
+    ):
+        if permitted and chosen not in permitted:
+            return f"constraints.{name} no longer allows {chosen}"
+    least = constraints.min_context_length
+    if least is not None and decision.max_model_len < least:
+        return f"constraints.minContextLength={least} is above its {decision.max_model_len}"
+    return _broken_budget(observed, decision, gpu)
+
+
+def _broken_budget(observed: Observed, decision: Decision, gpu: GPU) -> str | None:
+    constraints, inputs = observed.plan.spec.constraints, observed.inputs
     if constraints.max_hourly_cost is None:
         return None
     price = dict(inputs.prices).get(gpu.name) or (gpu.price.usd_per_hour if gpu.price else None)

@@ -31,6 +31,9 @@ def deploy_phase(
         return ()
     kept = planned.artifacts.get(running) if running else None
     target = approved or _kept_under_approval(observed, kept)
+    if target is None and deployed_digest(observed, None) != running:
+        conditions.set("Deployed", "False", "DeploymentChanged", _unexplained(observed, running))
+        return ()
     if target is None or observed.plan.spec.suspend:
         _frozen(observed, running, conditions)
         return ()
@@ -107,6 +110,29 @@ def running_digest(observed: Observed) -> str | None:
     return str(digest) if digest else None
 
 
+def deployed_digest(observed: Observed, approved: str | None) -> str | None:
+    """The digest that runs by this plan's will: what the Deployment carries, unless only its annotation says so.
+
+    Anyone who edits Deployments can write the annotation. A digest counts once it was approved when it appeared
+    (`approved`: the digest whose approval holds now), and from then on because the status says so.
+    """
+    running, before = running_digest(observed), _deployed_before(observed)
+    return running if running is None or before is None or running == approved else before
+
+
+def _deployed_before(observed: Observed) -> str | None:
+    status = observed.plan.status
+    return status.deployed.digest if status is not None and status.deployed is not None else None
+
+
+def _unexplained(observed: Observed, running: str | None) -> str:
+    before = _deployed_before(observed)
+    return (
+        f"the Deployment carries {running}, whose approval does not hold under this spec, where {before} was deployed. "
+        "Nothing is changed; approve what shall run"
+    )
+
+
 def name_conflict(observed: Observed) -> str | None:
     """An object of the plan's name that the plan does not own and may not adopt; never taken over."""
     for found in (observed.deployment, observed.service):
@@ -137,7 +163,9 @@ def _orphaned(found: KubeObject, observed: Observed) -> bool:
 def _kept_under_approval(observed: Observed, kept: Artifact | None) -> Artifact | None:
     """What runs, if it is still the digest in the approval (whose intent may have moved on since)."""
     approval = observed.plan.spec.approval
-    return kept if kept is not None and approval is not None and approval.digest == kept.digest else None
+    if kept is None or approval is None or approval.digest != kept.digest:
+        return None
+    return kept if deployed_digest(observed, None) == kept.digest else None
 
 
 def _gate_condition(observed: Observed, conditions: Conditions) -> None:

@@ -15,6 +15,7 @@ from inferplan.errors import InferPlanError, InvalidInput
 from inferplan.planning import Choice, Infeasible, Predicted
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.digest import (
+    ARTIFACT_KEY,
     Artifact,
     ArtifactRefused,
     artifact_config_map,
@@ -66,6 +67,10 @@ def plan_phase(observed: Observed, conditions: Conditions) -> Planned:
                 apply.append(config_map)
             stored[current] = verify(config_map, current, observed.plan)
             refused.pop(current, None)
+        elif current == outcome.digest and (observed.plan.spec.replan.nonce or "") != _stored_nonce(observed, current):
+            # Asked again and the answer is the same: the question is answered, or the next price move would be too.
+            held = observed.artifacts[artifact_name(observed.plan.metadata.name, current)]["data"][ARTIFACT_KEY]
+            apply.append(_with_nonce(artifact_config_map(observed.plan, current, held), observed))
         conditions.set("Planned", "True", "Planned", f"recommendation {current}")
     elif outcome is None:
         current = _previous_digest(observed)

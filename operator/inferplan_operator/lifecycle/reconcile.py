@@ -5,9 +5,9 @@ Pure: the same observation gives the same answer, and the answer to its own resu
 
 from __future__ import annotations
 
-from inferplan_operator.lifecycle.approve import approve_command, approve_phase
+from inferplan_operator.lifecycle.approve import approve_command, approve_phase, approved_digest
 from inferplan_operator.lifecycle.conditions import Conditions
-from inferplan_operator.lifecycle.deploy import deploy_phase, retry_seconds, running_digest
+from inferplan_operator.lifecycle.deploy import deploy_phase, deployed_digest, retry_seconds, running_digest
 from inferplan_operator.lifecycle.digest import short
 from inferplan_operator.lifecycle.observe import observe_phase
 from inferplan_operator.lifecycle.plan import Planned, plan_phase
@@ -81,7 +81,7 @@ def events(observed: Observed, planned: Planned, conditions: Conditions) -> tupl
             _planned_event(observed, planned),
             _infeasible_event(conditions),
             _approval_event(conditions),
-            _deploy_event(observed, planned),
+            _deploy_event(observed, planned, conditions),
             _denied_event(conditions),
         )
         if event is not None
@@ -116,8 +116,8 @@ def _approval_event(conditions: Conditions) -> EventRecord | None:
     return None
 
 
-def _deploy_event(observed: Observed, planned: Planned) -> EventRecord | None:
-    running, before = running_digest(observed), observed.plan.status
+def _deploy_event(observed: Observed, planned: Planned, conditions: Conditions) -> EventRecord | None:
+    running, before = deployed_digest(observed, approved_digest(observed, conditions)), observed.plan.status
     old = before.deployed.digest if before is not None and before.deployed is not None else None
     if running is None or running == old:
         return None

@@ -9,8 +9,9 @@ from pydantic.alias_generators import to_camel
 
 from inferplan import __version__
 from inferplan.planning import Choice, Decision, Infeasible, Notice, Predicted
+from inferplan_operator.lifecycle.approve import approved_digest
 from inferplan_operator.lifecycle.conditions import Conditions
-from inferplan_operator.lifecycle.deploy import running_digest
+from inferplan_operator.lifecycle.deploy import deployed_digest, running_digest
 from inferplan_operator.lifecycle.digest import artifact_name, short
 from inferplan_operator.lifecycle.observe import replicas
 from inferplan_operator.lifecycle.plan import Planned
@@ -28,7 +29,7 @@ def status_of(observed: Observed, planned: Planned, conditions: Conditions) -> d
         "recommendation": _recommendation(observed, planned),
         "alternatives": _alternatives(observed),
         "offeredDigests": list(planned.offered),
-        "deployed": _deployed(observed),
+        "deployed": _deployed(observed, conditions),
         "search": _search(observed),
         "display": _display(observed, planned, conditions),
         "conditions": conditions.listed(),
@@ -107,8 +108,8 @@ def _alternatives(observed: Observed) -> list[dict[str, str]]:
     return []
 
 
-def _deployed(observed: Observed) -> dict[str, str] | None:
-    digest = running_digest(observed)
+def _deployed(observed: Observed, conditions: Conditions) -> dict[str, str] | None:
+    digest = deployed_digest(observed, approved_digest(observed, conditions))
     if digest is None:
         return None
     before = observed.plan.status.deployed if observed.plan.status is not None else None

@@ -291,3 +291,49 @@ def test_a_budget_lowered_below_an_approved_one_stops_a_new_deployment(world: Wo
     world.settle()
     assert world.deployment is None
     assert world.condition("Approved")["reason"] == "LimitExceeded"
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"quantization": ["awq"]}, {"kvCacheDtypes": ["fp8"]}, {"minContextLength": 40_961}, {"gpuTypes": ["T4"]}],
+    ids=lambda limit: next(iter(limit)),
+)
+def test_a_pin_never_outranks_a_constraint(world: World, limit: dict[str, Any]) -> None:
+    digest = str(world.offered)
+    world.edit(constraints={"maxGPUs": 8, **limit}, approval={"digest": digest, "pin": True})
+    world.settle()
+    assert world.deployment is None
+    assert world.condition("Approved")["reason"] == "LimitExceeded"
+
+
+def test_an_annotation_written_by_hand_deploys_nothing(world: World) -> None:
+    first = approved(world)
+    world.edit(workload={**world.spec["workload"], "concurrency": 400})
+    world.settle()
+    second = str(world.offered)
+    world.edit(workload={**world.spec["workload"], "concurrency": 16}, approval={"digest": second})
+    world.settle()
+    assert world.condition("Approved")["reason"] == "ApprovalStale"
+    assert world.deployment is not None
+    world.deployment["metadata"]["annotations"]["inferplan.io/digest"] = second
+    applied = len(world.applied)
+    world.settle()
+    assert len(world.applied) == applied
+    assert world.status is not None
+    assert world.status["deployed"]["digest"] == first
+    assert world.condition("Deployed")["reason"] == "DeploymentChanged"
+    world.approve(str(world.offered))
+    world.settle()
+    assert world.running == world.offered
+
+
+def test_a_nonce_is_answered_even_by_the_same_offer(world: World) -> None:
+    world.edit(constraints={"maxGPUs": 8, "gpuTypes": ["H100-SXM"]}, replan={"policy": "Manual"})
+    world.settle()
+    before = world.offered
+    world.edit(replan={"policy": "Manual", "nonce": "2"})
+    world.settle()
+    assert world.offered == before
+    world.price = 9.99
+    world.settle()
+    assert world.offered == before

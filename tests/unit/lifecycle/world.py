@@ -148,7 +148,9 @@ class World:
     def _store(self, manifest: dict[str, Any]) -> None:
         kind = manifest["kind"]
         if kind == "ConfigMap":
-            self.config_maps.setdefault(manifest["metadata"]["name"], manifest)
+            held = self.config_maps.setdefault(manifest["metadata"]["name"], manifest)
+            assert held["data"] == manifest["data"], "an immutable ConfigMap's data never changes"
+            held["metadata"] = manifest["metadata"]
         elif kind == "Service":
             self.service = manifest
         elif kind == "Deployment":
