@@ -30,7 +30,7 @@ def digest_to_approve(plan: Stored, asked: str | None) -> str:
     return str(digest)
 
 
-def approval_text(plan: Stored, digest: str) -> str:
+def approval_text(plan: Stored, digest: str, *, pin: bool = False) -> str:
     """What would be approved, with the difference from what runs."""
     status = plan.get("status") or {}
     recommendation = status.get("recommendation") or {}
@@ -47,6 +47,8 @@ def approval_text(plan: Stored, digest: str) -> str:
             lines.append("  Nothing runs yet.")
     else:
         lines.append("  An earlier recommendation, kept for a rollback (its details: the ConfigMap of that digest).")
+        if not pin:
+            lines.append("  If the spec has changed since, it goes live only with --pin.")
     lines.append(f"  Digest {digest}")
     return "\n".join(lines) + "\n"
 

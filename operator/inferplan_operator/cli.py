@@ -236,6 +236,7 @@ def _configure_approve(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="the plan")
     parser.add_argument("-n", "--namespace", help="default: the context's")
     parser.add_argument("--digest", help="approve exactly this one, or nothing (default: what is on offer)")
+    parser.add_argument("--pin", action="store_true", help="hold though the spec has changed since (a rollback)")
     parser.add_argument("--reason", help="why, for the record")
     parser.add_argument("-y", "--yes", action="store_true", help="don't ask")
     _add_cluster_arguments(parser)
@@ -248,11 +249,11 @@ def _run_approve(arguments: argparse.Namespace) -> int:
     connection = _connection(arguments)
     plan = get_plan(connection, arguments.name)
     digest = digest_to_approve(plan, arguments.digest)
-    print(approval_text(plan, digest), end="")
+    print(approval_text(plan, digest, pin=arguments.pin), end="")
     if not arguments.yes and not _confirmed():
         print("not approved", file=sys.stderr)
         return EXIT_NOT_APPROVED
-    approve_plan(connection, arguments.name, digest, arguments.reason)
+    approve_plan(connection, arguments.name, digest, arguments.reason, pin=arguments.pin)
     print(f"approved {digest}")
     return EXIT_OK
 

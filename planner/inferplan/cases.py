@@ -175,6 +175,7 @@ def answer_cases(lines: Iterable[str], hub: HubMode) -> Iterator[dict[str, objec
 def _prepare(line: str, models: ModelLookup) -> tuple[str | int | None, Question | InferPlanError]:
     case_id: str | int | None = None
     try:
+        line.encode()
         raw = json.loads(line)
         if not isinstance(raw, dict):
             raise InvalidInput(f"a case is a JSON object, got {type(raw).__name__}")
@@ -183,10 +184,16 @@ def _prepare(line: str, models: ModelLookup) -> tuple[str | int | None, Question
         return case_id, _question(Case.model_validate(raw), models)
     except json.JSONDecodeError as error:
         return case_id, InvalidInput(f"not JSON: {error}")
+    except UnicodeEncodeError:
+        return case_id, InvalidInput("not UTF-8; save the file as UTF-8")
+    except RecursionError:
+        return case_id, InvalidInput("not a case: nested too deeply; a case is one flat JSON object")
     except ValidationError as error:
         return case_id, InvalidInput(explain_validation(error))
     except InferPlanError as error:
         return case_id, error
+    except (ValueError, OverflowError) as error:
+        return case_id, InvalidInput(f"a number is out of any range: {error}")
 
 
 def question_of(case: Case, hub: HubMode) -> Question:

@@ -20,6 +20,7 @@ from inferplan.errors import InferPlanError, InvalidInput
 EXIT_OK = 0
 EXIT_INFEASIBLE = 1
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130  # as a shell says it: 128 + SIGINT
 HUB_MODES = ("auto", "never", "always")
 
 
@@ -52,6 +53,8 @@ def run_verbs(verbs: tuple[Verb, ...], arguments: list[str] | None) -> int:
     except InferPlanError as error:
         print(f"inferplan {parsed.verb}: {error.code}: {error.message}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader (head, less) has gone; nothing is left to say to it.
         sys.stderr.close()
@@ -60,14 +63,19 @@ def run_verbs(verbs: tuple[Verb, ...], arguments: list[str] | None) -> int:
 
 
 @contextmanager
-def open_input(name: str) -> Iterator[TextIO]:
-    """A file or `-` for standard input. Raises InvalidInput naming a file that can't be read."""
+def open_input(name: str, errors: str = "strict") -> Iterator[TextIO]:
+    """A file or `-` for standard input. Raises InvalidInput naming a file that can't be read.
+
+    `errors`: what to do with bytes that are no UTF-8, in Python's words.
+    """
     if name == "-":
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(encoding="utf-8", errors=errors)
         yield sys.stdin
         return
     path = Path(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8", errors=errors)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{name}: {getattr(error, 'strerror', None) or error}") from error
     yield io.StringIO(text)
@@ -91,7 +99,7 @@ def _configure_predict(parser: argparse.ArgumentParser) -> None:
 def _run_predict(arguments: argparse.Namespace) -> int:
     from inferplan.cases import answer_cases
 
-    with open_input(arguments.cases) as lines:
+    with open_input(arguments.cases, "surrogateescape") as lines:
         for found in answer_cases(lines, arguments.hub):
             sys.stdout.write(json.dumps(found, allow_nan=False) + "\n")
     return EXIT_OK

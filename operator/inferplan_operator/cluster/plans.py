@@ -6,6 +6,8 @@ roles and gates decide what they may do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,23 +53,16 @@ def connect(kubeconfig: str | None, context: str | None, namespace: str | None) 
 
 def get_plan(connection: Connection, name: str) -> dict[str, Any]:
     """The InferencePlan as stored. Raises InvalidInput when it does not exist, ClusterError otherwise."""
-    from kubernetes.client import ApiException
-
-    try:
-        found = connection.api.get_namespaced_custom_object(GROUP, VERSION, connection.namespace, PLURAL, name)
-    except ApiException as error:
-        if error.status == 404:
-            where = f"namespace {connection.namespace!r}"
-            raise InvalidInput(f"no InferencePlan {name!r} in {where}; list them: kubectl get ipl -A") from error
-        raise _refusal(error) from error
-    return dict(found)
+    missing = f"no InferencePlan {name!r} in namespace {connection.namespace!r}; list them: kubectl get ipl -A"
+    with _asking(missing):
+        return dict(connection.api.get_namespaced_custom_object(GROUP, VERSION, connection.namespace, PLURAL, name))
 
 
-def approve_plan(connection: Connection, name: str, digest: str, reason: str | None) -> None:
+def approve_plan(connection: Connection, name: str, digest: str, reason: str | None, *, pin: bool = False) -> None:
     """Set `spec.approval` by server-side apply. Raises ClusterError with the gate's own words when refused."""
-    from kubernetes.client import ApiException
-
     approval: dict[str, Any] = {"digest": digest}
+    if pin:
+        approval["pin"] = True
     if reason:
         approval["reason"] = reason
     body = {
@@ -76,7 +71,7 @@ def approve_plan(connection: Connection, name: str, digest: str, reason: str | N
         "metadata": {"name": name, "namespace": connection.namespace},
         "spec": {"approval": approval},
     }
-    try:
+    with _asking(f"InferencePlan {name!r} is gone"):
         connection.api.patch_namespaced_custom_object(
             GROUP,
             VERSION,
@@ -88,22 +83,33 @@ def approve_plan(connection: Connection, name: str, digest: str, reason: str | N
             force=True,
             _content_type=APPLY,
         )
-    except ApiException as error:
-        raise _refusal(error) from error
 
 
 def published_inputs(connection: Connection, namespace: str) -> str:
     """The operator's inputs document (ConfigMap `inferplan-inputs`)."""
+    with _asking(f"no ConfigMap inferplan-inputs in namespace {namespace!r}: is the operator running there?"):
+        found = connection.core.read_namespaced_config_map("inferplan-inputs", namespace)
+    return str(found.data["inputs.json"])
+
+
+@contextmanager
+def _asking(missing: str) -> Iterator[None]:
+    """Every way a request fails as one of ours; `missing`: what a 404 means here."""
     from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
 
     try:
-        found = connection.core.read_namespaced_config_map("inferplan-inputs", namespace)
+        yield
     except ApiException as error:
         if error.status == 404:
-            message = f"no ConfigMap inferplan-inputs in namespace {namespace!r}: is the operator running there?"
-            raise InvalidInput(message) from error
+            raise InvalidInput(missing) from error
         raise _refusal(error) from error
-    return str(found.data["inputs.json"])
+    except HTTPError as error:
+        # The innermost reason: a refused connection, an unknown host, a certificate that is not trusted.
+        reason = getattr(error, "reason", None) or error
+        raise ClusterError(
+            f"the API server can't be reached: {reason}; check the kubeconfig and its context"
+        ) from error
 
 
 def _refusal(error: Any) -> ClusterError:

@@ -52,3 +52,39 @@ def test_status_tells_a_viewer_where_a_plan_stands(plan: NewPlan) -> None:
     missing = chat.cluster.plugin("status", "nothing", "-n", chat.namespace, person="viewer")
     assert missing.returncode == 2
     assert "no InferencePlan 'nothing'" in missing.stderr
+
+
+def test_a_rollback_under_a_changed_spec_is_an_approval_with_pin(plan: NewPlan) -> None:
+    chat = plan().apply()
+    first = chat.recommended()
+    where = ("chat", "-n", chat.namespace, "--yes")
+    assert chat.cluster.plugin("approve", *where, person="approver").returncode == 0
+    chat.until("Deployed", "Deployed")
+    chat.patch({"workload": {"concurrency": 400}})
+    chat.until("UpdateAvailable", "NewRecommendation")
+    second = chat.recommended()
+    assert chat.cluster.plugin("approve", *where, person="approver").returncode == 0
+    chat.cluster.wait(lambda: _runs(chat, second), 30, "the second one to run")
+    chat.until("Deployed", "Deployed")
+    hinted = chat.cluster.plugin("approve", *where, "--digest", first, person="approver")
+    assert "--pin" in hinted.stdout
+    chat.until("Approved", "ApprovalStale")
+    assert _runs(chat, second)
+    assert chat.cluster.plugin("approve", *where, "--digest", first, "--pin", person="approver").returncode == 0
+    chat.cluster.wait(lambda: _runs(chat, first), 30, "the first one to run again")
+
+
+def _runs(chat: Any, digest: str) -> bool:
+    return bool(chat.deployed()["metadata"]["annotations"]["inferplan.io/digest"] == digest)
+
+
+def test_an_api_server_that_is_not_there_is_one_line(plan: NewPlan, tmp_path: Any) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(
+        "apiVersion: v1\nkind: Config\nclusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\ncurrent-context: a\n"
+    )
+    said = plan().cluster.plugin("status", "chat", "--kubeconfig", str(config), person="viewer")
+    assert said.returncode == 2
+    assert "can't be reached" in said.stderr
+    assert "Traceback" not in said.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inferplan.cases import answer_cases
+from inferplan.cli import VERBS, run_verbs
 from inferplan.hardware import catalog
 
 GOOD: dict[str, Any] = {
@@ -139,3 +141,13 @@ def test_any_load_has_a_finite_answer(
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
         q = answer[name]
         assert 0 < q["p50"] <= q["p90"] <= q["p95"] <= q["p99"]
+
+
+def test_lines_that_are_no_case_at_all_stop_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = json.dumps(GOOD).encode()
+    bad = [b'{"id": "\xff"}', b"[" * 100_000, b'{"isl": ' + b"9" * 5000 + b"}", b"nonsense"]
+    path = tmp_path / "cases.jsonl"
+    path.write_bytes(b"\n".join([*bad, good]) + b"\n")
+    assert run_verbs(VERBS, ["predict", "--cases", str(path)]) == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [a.get("error", {}).get("code") for a in answers] == ["InvalidInput"] * 4 + [None]
