@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from inferplan.errors import InferPlanError, InvalidInput
+from inferplan.errors import InferPlanError, InvalidInput, InvalidModelConfig, UnsupportedArchitecture
 from inferplan.planning import Choice, Infeasible, Predicted
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.digest import (
@@ -29,6 +29,8 @@ from inferplan_operator.lifecycle.types import KubeObject, Observed, Offer
 _TOLERANCE = 0.05
 _NONCE = "inferplan.io/replan-nonce"
 _MOST_OFFERED = 11
+# What was read and can't be planned; every other error says that something could not be read now.
+_REFUSALS = (InvalidInput, UnsupportedArchitecture, InvalidModelConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +74,8 @@ def plan_phase(observed: Observed, conditions: Conditions) -> Planned:
             held = observed.artifacts[artifact_name(observed.plan.metadata.name, current)]["data"][ARTIFACT_KEY]
             apply.append(_with_nonce(artifact_config_map(observed.plan, current, held), observed))
         conditions.set("Planned", "True", "Planned", f"recommendation {current}")
-    elif outcome is None:
-        current = _previous_digest(observed)
-        current = current if current in stored else None
+    elif _may_still_hold(outcome):
+        current = _still_offered(observed, stored)
     offered = _offered(observed, current, stored)
     delete += _outdated(observed, offered)
     return Planned(current, stored, refused, offered, tuple(apply), tuple(delete))
@@ -127,6 +128,20 @@ def _known_digests(observed: Observed) -> tuple[str, ...]:
         if status.deployed is not None:
             found.append(status.deployed.digest)
     return tuple(dict.fromkeys(found))
+
+
+def _may_still_hold(outcome: Infeasible | InferPlanError | None) -> bool:
+    """Planning is at work, or its inputs can't be read now: neither says anything against what is on offer."""
+    return outcome is None or (isinstance(outcome, InferPlanError) and not isinstance(outcome, _REFUSALS))
+
+
+def _still_offered(observed: Observed, stored: Mapping[str, Artifact]) -> str | None:
+    """What is on offer, while it answers this spec (or planning has yet to say what does)."""
+    previous = _previous_digest(observed)
+    if previous is None or previous not in stored:
+        return None
+    answers = observed.outcome is None or stored[previous].intent == intent_of(observed.plan)
+    return previous if answers else None
 
 
 def _previous_digest(observed: Observed) -> str | None:

@@ -27,7 +27,7 @@ def status_of(observed: Observed, planned: Planned, conditions: Conditions) -> d
     status = {
         "observedGeneration": observed.plan.metadata.generation,
         "recommendation": _recommendation(observed, planned),
-        "alternatives": _alternatives(observed),
+        "alternatives": _alternatives(observed, planned.current),
         "offeredDigests": list(planned.offered),
         "deployed": _deployed(observed, conditions),
         "search": _search(observed),
@@ -98,12 +98,12 @@ def decision_changes(before: Decision, after: Decision) -> list[str]:
     return [f"{to_camel(name)}: {old[name]} → {new[name]}" for name in old if old[name] != new[name]]
 
 
-def _alternatives(observed: Observed) -> list[dict[str, str]]:
+def _alternatives(observed: Observed, current: str | None) -> list[dict[str, str]]:
     outcome, before = observed.outcome, observed.plan.status
     if isinstance(outcome, Offer):
         found = outcome.recommendation.alternatives[:_MOST_ALTERNATIVES]
         return [{"summary": a.summary, "whyNot": f"{a.why_not.code}: {a.why_not.message}"[:_LONGEST]} for a in found]
-    if outcome is None and before is not None:
+    if not isinstance(outcome, Infeasible) and current is not None and before is not None:
         return [{"summary": a.summary, "whyNot": a.why_not} for a in before.alternatives]
     return []
 

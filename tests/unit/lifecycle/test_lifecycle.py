@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from world import World, replaced
 
-from inferplan.errors import ModelNotFound
+from inferplan.errors import HubUnavailable, ModelNotFound
 from inferplan.hardware import resolve_gpu
 from inferplan_operator.lifecycle import reconcile
 
@@ -337,3 +337,20 @@ def test_a_nonce_is_answered_even_by_the_same_offer(world: World) -> None:
     world.price = 9.99
     world.settle()
     assert world.offered == before
+
+
+def test_a_hub_that_is_away_withdraws_nothing_and_changes_no_offer(world: World) -> None:
+    world.edit(replan={"policy": "Manual"})
+    world.settle()
+    before = world.status
+    assert before is not None
+    away = reconcile(replaced(world.observed(), outcome=HubUnavailable("the hub is away")))
+    assert away.status["recommendation"] == before["recommendation"]
+    assert away.status["alternatives"] == before["alternatives"]
+    assert away.status["offeredDigests"] == before["offeredDigests"]
+    world.status = json.loads(json.dumps(away.status))
+    assert world.condition("InputsResolved")["reason"] == "HubUnavailable"
+    world.price, world.events = 9.99, []
+    world.settle()
+    assert world.offered == before["recommendation"]["digest"]
+    assert "Planned" not in world.events
