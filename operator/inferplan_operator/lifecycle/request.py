@@ -10,7 +10,7 @@ from inferplan.model import ModelFacts
 from inferplan.planning import Constraints, Decision, EngineOverrides, Inputs, Objectives, PlanningRequest
 from inferplan.workload import Concurrency, Lengths, Load, RequestRate, Workload
 from inferplan_operator.api.v1alpha1 import InferencePlan, InferencePlanSpec
-from inferplan_operator.api.v1alpha1.arguments import ALLOWED, MODELLED, UNSUPPORTED_TOPOLOGY, argument_name
+from inferplan_operator.api.v1alpha1.arguments import ALLOWED, MODELLED, SWITCHES, UNSUPPORTED_TOPOLOGY, argument_name
 from inferplan_operator.manifests import Serving, TokenRef, Volume
 
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30}
@@ -141,6 +141,9 @@ def _check_allowed(argument: str, name: str) -> None:
         raise InvalidInput(f"{field}: --{name} is not supported in v1alpha1; leave it out", code="UnsupportedTopology")
     if name not in ALLOWED:
         message = f"{field}: --{name} is not on the allow-list (what the plan decides itself is not an argument)"
+        raise InvalidInput(message, code="ArgumentRefused")
+    if name in SWITCHES and "=" in argument:
+        message = f"{field}: {argument!r}: --{name} takes no value; write --{name}, or leave it out"
         raise InvalidInput(message, code="ArgumentRefused")
 
 

@@ -156,6 +156,8 @@ def test_the_users_environment_wins() -> None:
         ("--no-such-flag", "ArgumentRefused"),
         ("serve", "ArgumentRefused"),
         ("--kv-transfer-config={}", "UnsupportedTopology"),
+        ("--enforce-eager=false", "ArgumentRefused"),
+        ("--no-enable-prefix-caching=true", "ArgumentRefused"),
         ("--max-num-seqs=many", "InvalidInput"),
         ("--gpu-memory-utilization=2", "InvalidInput"),
         ("--kv-cache-memory-bytes=much", "InvalidInput"),

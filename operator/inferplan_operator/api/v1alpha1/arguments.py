@@ -26,6 +26,11 @@ MODELLED = frozenset(
     }
 )
 
+# The modelled ones that take no value: the engine's parser stops at `--enforce-eager=false`.
+SWITCHES = frozenset(
+    {"async-scheduling", "enable-prefix-caching", "enforce-eager", "no-async-scheduling", "no-enable-prefix-caching"}
+)
+
 PASSED = frozenset(
     {
         "attention-backend",
