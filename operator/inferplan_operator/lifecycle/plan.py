@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from inferplan.errors import InferPlanError, InvalidInput, InvalidModelConfig, UnsupportedArchitecture
 from inferplan.planning import Choice, Infeasible, Predicted
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.digest import (
-    ARTIFACT_KEY,
     Artifact,
     ArtifactRefused,
     artifact_config_map,
@@ -27,7 +25,6 @@ from inferplan_operator.lifecycle.types import KubeObject, Observed, Offer
 
 # A displayed number may move by 5 % before people are asked to look again: half of the tightest accuracy we claim.
 _TOLERANCE = 0.05
-_NONCE = "inferplan.io/replan-nonce"
 _MOST_OFFERED = 11
 # What was read and can't be planned; every other error says that something could not be read now.
 _REFUSALS = (InvalidInput, UnsupportedArchitecture, InvalidModelConfig)
@@ -60,7 +57,7 @@ def plan_phase(observed: Observed, conditions: Conditions) -> Planned:
     if isinstance(outcome, Offer):
         current = _on_offer(observed, outcome, stored)
         if current not in stored:
-            config_map = _with_nonce(artifact_config_map(observed.plan, current, outcome.artifact), observed)
+            config_map = artifact_config_map(observed.plan, current, outcome.artifact)
             existing = observed.artifacts.get(config_map["metadata"]["name"])
             # Immutable: one that holds something else must go before the right one can be made.
             if existing is not None:
@@ -69,10 +66,6 @@ def plan_phase(observed: Observed, conditions: Conditions) -> Planned:
                 apply.append(config_map)
             stored[current] = verify(config_map, current, observed.plan)
             refused.pop(current, None)
-        elif current == outcome.digest and (observed.plan.spec.replan.nonce or "") != _stored_nonce(observed, current):
-            # Asked again and the answer is the same: the question is answered, or the next price move would be too.
-            held = observed.artifacts[artifact_name(observed.plan.metadata.name, current)]["data"][ARTIFACT_KEY]
-            apply.append(_with_nonce(artifact_config_map(observed.plan, current, held), observed))
         conditions.set("Planned", "True", "Planned", f"recommendation {current}")
     elif _may_still_hold(outcome):
         current = _still_offered(observed, stored)
@@ -156,26 +149,13 @@ def _on_offer(observed: Observed, offer: Offer, stored: Mapping[str, Artifact]) 
     if earlier is None or previous is None or earlier.intent != intent_of(observed.plan):
         return offer.digest
     policy = observed.plan.spec.replan.policy
-    asked = observed.plan.spec.replan.nonce or ""
-    if asked != _stored_nonce(observed, previous):
+    status = observed.plan.status
+    if (observed.plan.spec.replan.nonce or "") != (status.handled_nonce if status is not None else ""):
         return offer.digest
     if policy != "OnInputsChange":
         return previous
     same = earlier.manifests_digest == offer.manifests_digest
     return previous if same and _close(earlier.choice, offer.recommendation.choice) else offer.digest
-
-
-def _stored_nonce(observed: Observed, digest: str) -> str:
-    config_map = observed.artifacts.get(artifact_name(observed.plan.metadata.name, digest), {})
-    annotations = config_map.get("metadata", {}).get("annotations") or {}
-    return str(annotations.get(_NONCE, ""))
-
-
-def _with_nonce(config_map: dict[str, Any], observed: Observed) -> dict[str, Any]:
-    nonce = observed.plan.spec.replan.nonce
-    if nonce:
-        config_map["metadata"]["annotations"] = {_NONCE: nonce}
-    return config_map
 
 
 def _close(before: Choice, after: Choice) -> bool:

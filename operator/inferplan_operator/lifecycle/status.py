@@ -29,12 +29,13 @@ def status_of(observed: Observed, planned: Planned, conditions: Conditions) -> d
         "recommendation": _recommendation(observed, planned),
         "alternatives": _alternatives(observed, planned.current),
         "offeredDigests": list(planned.offered),
+        "handledNonce": _handled_nonce(observed),
         "deployed": _deployed(observed, conditions),
         "search": _search(observed),
         "display": _display(observed, planned, conditions),
         "conditions": conditions.listed(),
     }
-    return {name: value for name, value in status.items() if value not in (None, [], {})}
+    return {name: value for name, value in status.items() if value not in (None, "", [], {})}
 
 
 def _recommendation(observed: Observed, planned: Planned) -> dict[str, Any] | None:
@@ -106,6 +107,14 @@ def _alternatives(observed: Observed, current: str | None) -> list[dict[str, str
     if not isinstance(outcome, Infeasible) and current is not None and before is not None:
         return [{"summary": a.summary, "whyNot": a.why_not} for a in before.alternatives]
     return []
+
+
+def _handled_nonce(observed: Observed) -> str:
+    """The nonce that planning has answered, be it with the same offer: asked once, answered once."""
+    before = observed.plan.status
+    if not isinstance(observed.outcome, Offer | Infeasible):
+        return before.handled_nonce if before is not None else ""
+    return observed.plan.spec.replan.nonce or ""
 
 
 def _deployed(observed: Observed, conditions: Conditions) -> dict[str, str] | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from cluster import Cluster
+from cluster import NAMESPACE, Cluster
 
 pytestmark = pytest.mark.cluster
 
@@ -153,6 +154,35 @@ def test_an_approved_deployment_keeps_running_while_a_newer_recommendation_waits
     now = chat.deployed()
     assert now["metadata"]["annotations"]["inferplan.io/digest"] == first
     assert now["metadata"]["generation"] == deployed["metadata"]["generation"]
+
+
+def test_a_nonce_is_answered_once_even_by_the_same_offer(plan: NewPlan) -> None:
+    chat = plan().apply(replan={"policy": "Manual"})
+    digest = chat.recommended()
+    assert chat.patch({"replan": {"nonce": "2"}}).returncode == 0
+    chat.cluster.wait(lambda: chat.status().get("handledNonce") == "2", 30, "the nonce to be answered")
+    dearer = {
+        "apiVersion": "inferplan.io/v1alpha1",
+        "kind": "GPUProfile",
+        "metadata": {"name": "dearer"},
+        "spec": {"gpuType": chat.status()["recommendation"]["decision"]["gpuType"], "price": {"usdPerHour": "99"}},
+    }
+    chat.cluster.apply(dearer)
+    try:
+        other = plan("other").apply()
+        other.cluster.wait(
+            lambda: other.digest() and "99" in json.dumps(published(other)), 30, "the price in the inputs"
+        )
+        time.sleep(2)
+        assert chat.digest() == digest, "a price moved, and nobody asked"
+    finally:
+        chat.cluster.kubectl("delete", "gpuprofile", "dearer")
+
+
+def published(chat: object) -> dict[str, Any]:
+    found = chat.cluster.get("configmap", "inferplan-inputs", "-n", NAMESPACE)  # type: ignore[attr-defined]
+    prices: dict[str, Any] = dict(json.loads(found["data"]["inputs.json"])["inputs"]["prices"])
+    return prices
 
 
 def test_revoking_freezes_and_tears_nothing_down(plan: NewPlan) -> None:

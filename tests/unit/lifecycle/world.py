@@ -148,9 +148,9 @@ class World:
     def _store(self, manifest: dict[str, Any]) -> None:
         kind = manifest["kind"]
         if kind == "ConfigMap":
-            held = self.config_maps.setdefault(manifest["metadata"]["name"], manifest)
-            assert held["data"] == manifest["data"], "an immutable ConfigMap's data never changes"
-            held["metadata"] = manifest["metadata"]
+            # As the roles have it: an artefact is created, never changed.
+            assert manifest["metadata"]["name"] not in self.config_maps
+            self.config_maps[manifest["metadata"]["name"]] = manifest
         elif kind == "Service":
             self.service = manifest
         elif kind == "Deployment":

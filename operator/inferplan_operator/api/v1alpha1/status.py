@@ -221,6 +221,7 @@ class InferencePlanStatus(StatusModel):
     offered_digests: Annotated[list[Digest], Field(max_length=11)] = Field(
         default=[], description="Digests an approval may name."
     )
+    handled_nonce: ShortText = Field(default="", description="The spec.replan.nonce that was answered last.")
     deployed: Deployed | None = Field(default=None, description="What runs.")
     measured: Measured | None = Field(default=None, description="What the running engine reports.")
     drift: Drift | None = Field(default=None, description="Measured against predicted.")
