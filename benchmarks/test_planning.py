@@ -31,8 +31,8 @@ TWELVE = (
     "B200",
     "T4",
     "RTX 4090",
+    "MI300X",
 )
-TWELVE = (*TWELVE, "MI300X")
 CHAT = Workload(Lengths.from_percentiles(800, 3000), Lengths.from_percentiles(200, 600), Concurrency(32))
 CANDIDATES = 8192
 

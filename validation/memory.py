@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import statistics
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
+
+from rows import DATA, model_named
 
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
 from inferplan.errors import InferPlanError
 from inferplan.hardware import resolve_gpu
 from inferplan.model.hub import resolve_model
 
-DATA = Path(__file__).parent / "data"
 GIB = 2**30
 _FLAGS = ("kv_cache_dtype", "gpu_memory_utilization", "max_model_len", "max_num_seqs", "max_num_batched_tokens")
 
@@ -57,8 +56,7 @@ def logs() -> list[Log]:
 
 
 def _log(row: dict[str, Any], aliases: list[list[str]]) -> Log:
-    name = next((t.replace("--", "/", 1) for p, t in aliases if re.search(p, row["model"])), row["model"])
-    architecture = resolve_model(name, hub="never").architecture
+    architecture = resolve_model(model_named(row["model"], aliases), hub="never").architecture
     gpu = resolve_gpu(row["gpu"])
     if row.get("total_gpu_memory_gib"):
         gpu = replace(gpu, memory_bytes=round(row["total_gpu_memory_gib"] * GIB))

@@ -54,7 +54,6 @@ class Row:
     quantization: str
     kind: str
     load: str
-    quality: int
     in_process: bool
     point: ServingPoint
     truth: tuple[tuple[str, str, float], ...]
@@ -113,7 +112,7 @@ def _contradicted(raw: dict[str, Any]) -> str | None:
 def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
     scale = _DRAWN if "db-dump" in json.dumps(raw) and raw["source"] == "aiconfigurator_silicon" else 1.0
     fields: dict[str, Any] = {
-        "model": _model(raw["model_id"], aliases),
+        "model": model_named(raw["model_id"], aliases),
         "gpu": _FORM_FACTORS.get((raw["source"], raw["gpu"]), raw["gpu"]),
         "tp": raw.get("tp") or 1,
         "pp": raw.get("pp") or 1,
@@ -140,7 +139,6 @@ def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
         quantization=fields["weight_quant"] or "",
         kind=raw["model_kind"],
         load="single" if single else "batched",
-        quality=raw.get("quality") or 0,
         in_process="in-process engine" in (raw.get("notes") or ""),
         point=question.point,
         truth=tuple(_truth(raw)),
@@ -162,7 +160,8 @@ def _era(raw: dict[str, Any]) -> str | None:
     return "0.6.0" if str(raw.get("date") or "").startswith("2024") else None
 
 
-def _model(model_id: str, aliases: list[list[str]]) -> str:
+def model_named(model_id: str, aliases: list[list[str]]) -> str:
+    """The catalogue's name of a model as a source writes it."""
     for pattern, target in aliases:
         if re.search(pattern, model_id):
             return target.replace("--", "/", 1)

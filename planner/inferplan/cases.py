@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
 from inferplan.errors import InferPlanError, InvalidInput
-from inferplan.hardware import GPU, resolve_gpu
+from inferplan.hardware import resolve_gpu
 from inferplan.model import ModelFacts
 from inferplan.model.hub import HubMode, ModelLookup
 from inferplan.performance import Interval, Performance, Quantiles, ServingPoint, predict
@@ -236,7 +236,7 @@ def answer(question: Question, performance: Performance) -> dict[str, object]:
         "total_tokens_per_second": performance.total_tokens_per_second,
         "requests_per_second": performance.requests_per_second,
         "running_requests": performance.running_requests,
-        **_price_answer(question.point.gpu, question.point, performance),
+        **_price_answer(question.point, performance),
         "intervals": {
             "ttft_ms": _interval(performance.ttft_interval, 1000.0),
             "tpot_ms": _interval(performance.tpot_interval, 1000.0),
@@ -271,25 +271,13 @@ def _memory_answer(memory: MemoryPlan) -> dict[str, object]:
     }
 
 
-def _price_answer(gpu: GPU, point: ServingPoint, performance: Performance) -> dict[str, object]:
-    """USD per million tokens at this load: the hour's price, split by the engine's busy time. None: no price known."""
-    if gpu.price is None:
-        return {"usd_per_million_input_tokens": None, "usd_per_million_output_tokens": None}
-    config = point.config
-    gpus = config.tensor_parallel_size * config.pipeline_parallel_size * config.data_parallel_size
-    usd_per_second = gpu.price.usd_per_hour * gpus / 3600
-    input_tokens_per_second = performance.total_tokens_per_second - performance.output_tokens_per_second
-    share = performance.prefill_seconds_share
-    return {
-        "usd_per_million_input_tokens": _per_million(usd_per_second * share, input_tokens_per_second),
-        "usd_per_million_output_tokens": _per_million(
-            usd_per_second * (1 - share), performance.output_tokens_per_second
-        ),
-    }
-
-
-def _per_million(usd_per_second: float, tokens_per_second: float) -> float | None:
-    return usd_per_second / tokens_per_second * 1e6 if tokens_per_second > 0 else None
+def _price_answer(point: ServingPoint, performance: Performance) -> dict[str, object]:
+    """USD per million tokens at this load. None: no price known."""
+    price = point.gpu.price
+    per_input, per_output = (
+        (None, None) if price is None else performance.usd_per_million_tokens(price.usd_per_hour * point.config.gpus)
+    )
+    return {"usd_per_million_input_tokens": per_input, "usd_per_million_output_tokens": per_output}
 
 
 def _milliseconds(q: Quantiles) -> dict[str, float]:

@@ -35,7 +35,7 @@ from inferplan.engine.kv import (
 )
 from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
-from inferplan.engine.weights import padded_vocab, pipeline_partition, weights_bytes_per_rank
+from inferplan.engine.weights import padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
 from inferplan.model import DTYPE_BYTES, Architecture, DenseMLP
 
@@ -150,18 +150,11 @@ def _smallest_stage(
     architecture: Architecture, config: ResolvedConfig, available: int
 ) -> tuple[tuple[Group, ...], int]:
     """Groups and blocks of the pipeline stage with the fewest blocks: it decides for all."""
-    stages = [_stage_groups(architecture, config, begin, count) for begin, count in _stages(architecture, config)]
-    counted = [(max(0, available) // bytes_per_block(g) if g else 0, g) for g in stages]
+    stages = pipeline_stages(len(architecture.layers), config.pipeline_parallel_size)
+    grouped = [_stage_groups(architecture, config, begin, count) for begin, count in stages]
+    counted = [(max(0, available) // bytes_per_block(g) if g else 0, g) for g in grouped]
     blocks, groups = min(counted, key=lambda pair: pair[0])
     return groups, blocks
-
-
-def _stages(architecture: Architecture, config: ResolvedConfig) -> list[tuple[int, int]]:
-    begin, stages = 0, []
-    for count in pipeline_partition(len(architecture.layers), config.pipeline_parallel_size):
-        stages.append((begin, count))
-        begin += count
-    return stages
 
 
 def _stage_groups(architecture: Architecture, config: ResolvedConfig, begin: int, count: int) -> tuple[Group, ...]:

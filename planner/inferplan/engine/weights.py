@@ -71,22 +71,23 @@ def weights_bytes_per_rank(
     head = 0.0 if architecture.tied_embeddings and pp == 1 else embedding
     last = head + _vector_bytes(architecture.vectors, dtype_bytes)
     stages = []
-    begin = 0
-    for index, count in enumerate(pipeline_partition(len(architecture.layers), pp)):
+    for index, (begin, count) in enumerate(pipeline_stages(len(architecture.layers), pp)):
         total = sum(per_layer[begin : begin + count])
         total += first if index == 0 else 0
         total += last if index == pp - 1 else 0
         stages.append(total)
-        begin += count
     return round(max(stages))
 
 
-def pipeline_partition(layers: int, pp: int) -> tuple[int, ...]:
-    """Layers per stage: even, the remainder to the stages before the last, from the back (vLLM's default)."""
+def pipeline_stages(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
+    """(first layer, layers) of each stage: even, the remainder to the stages before the last, from the back.
+
+    vLLM's default.
+    """
     partition = [layers // pp] * pp
     for i in range(2, layers % pp + 2):
         partition[-i] += 1
-    return tuple(partition)
+    return tuple((sum(partition[:stage]), count) for stage, count in enumerate(partition))
 
 
 def _layer_bytes(

@@ -1,6 +1,6 @@
 """WHAT THE GPU IS: spec sheet, interconnect, price; later a measured calibration profile."""
 
-from inferplan.hardware.catalog import catalog, catalog_version, gpu_of_labels, parse_price, resolve_gpu, with_prices
+from inferplan.hardware.catalog import catalog, catalog_version, gpu_of_labels, parse_price, resolve_gpu
 from inferplan.hardware.gpu import GPU, Link, PeakFlops, Price
 
 __all__ = [
@@ -13,5 +13,4 @@ __all__ = [
     "gpu_of_labels",
     "parse_price",
     "resolve_gpu",
-    "with_prices",
 ]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pkgutil
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
@@ -126,16 +125,6 @@ def _label_fits(gpu: GPU, memory_mib: float | None) -> bool:
 
 def _number(text: str | None) -> float | None:
     return float(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
-def with_prices(gpus: Iterable[GPU], prices: Mapping[str, str], source: str, date: str) -> tuple[GPU, ...]:
-    """The same GPUs with a user's prices (USD per GPU-hour as decimal strings), which win over list prices.
-
-    Raises UnknownGPU or InvalidInput naming the entry.
-    """
-    held = tuple(gpus)
-    given = {resolve_gpu(name, held).name: parse_price(name, text) for name, text in prices.items()}
-    return tuple(replace(gpu, price=Price(given[gpu.name], source, date)) if gpu.name in given else gpu for gpu in held)
 
 
 def parse_price(name: str, text: str) -> float:

@@ -15,7 +15,18 @@ import numpy.typing as npt
 from inferplan.engine import MemoryPlan, ResolvedConfig, requests_that_fit
 from inferplan.performance.constants import EXTRAPOLATED, Spread, constants, spread
 from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
-from inferplan.performance.serving import BURST, CLOSED, OPEN, Demand, Latency, Served, request_host, serve
+from inferplan.performance.serving import (
+    BURST,
+    CLOSED,
+    OPEN,
+    Demand,
+    Latency,
+    Served,
+    fresh_tokens,
+    prompt_pairs,
+    request_host,
+    serve,
+)
 from inferplan.performance.step import Array, Coefficients, Flags, StepTime, Table, coefficients, step_time
 from inferplan.workload import Burst, Concurrency, Workload
 
@@ -52,7 +63,14 @@ class Sweep:
 
 def candidates(points: Sequence[ServingPoint]) -> Candidates:
     """Coefficients of every point; its load is not looked at."""
-    rows = [coefficients(p.architecture, p.gpu, p.config) for p in points]
+    return _candidates(points, _coefficients(points))
+
+
+def _coefficients(points: Sequence[ServingPoint]) -> list[Coefficients]:
+    return [coefficients(p.architecture, p.gpu, p.config) for p in points]
+
+
+def _candidates(points: Sequence[ServingPoint], rows: list[Coefficients]) -> Candidates:
     cap = [running_cap(p.memory, p.config, p.workload) for p in points]
     budget = [float(p.config.max_num_batched_tokens) for p in points]
     fitted = [p.gpu.vendor in _FITTED_VENDORS for p in points]
@@ -120,7 +138,8 @@ def predict(points: Sequence[ServingPoint]) -> list[Performance]:
     """The full answer for every point, in order."""
     if not points:
         return []
-    held = candidates(points)
+    rows = _coefficients(points)
+    held = _candidates(points, rows)
     amount = np.array([load_amount(p.workload) / p.config.data_parallel_size for p in points])
     demand = demand_of([p.workload for p in points], held, amount)
     served = serve(held.table, constants(), demand)
@@ -129,18 +148,21 @@ def predict(points: Sequence[ServingPoint]) -> list[Performance]:
     kinds = _kinds(held.fitted, served)
     outside = request_host(constants(), demand)
     return [
-        _performance(i, point, served, steps, prefills, Judged(str(kinds[i]), float(outside[i]), float(held.cap[i])))
+        _performance(
+            i, point, served, steps, prefills, Judged(str(kinds[i]), float(outside[i]), float(held.cap[i]), rows[i])
+        )
         for i, point in enumerate(points)
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one answer's intervals and warnings rest on. `outside`: seconds of TTFT outside the engine."""
+    """What one answer's intervals, warnings and operations rest on. `outside`: seconds of TTFT outside the engine."""
 
     kind: str
     outside: float
     cap: float
+    row: Coefficients
 
 
 def load_amount(workload: Workload) -> float:
@@ -178,10 +200,8 @@ def _decode_steps(t: Table, demand: Demand, served: Served) -> StepTime:
 
 
 def _prefill_steps(t: Table, demand: Demand) -> StepTime:
-    fresh = np.maximum(demand.prompt - demand.cached, 1.0)
-    none = np.zeros_like(fresh)
-    pairs = fresh * (demand.prompt - fresh) + fresh * fresh / 2
-    return step_time(t, constants(), none, none, fresh, pairs)
+    none = np.zeros_like(demand.prompt)
+    return step_time(t, constants(), none, none, fresh_tokens(demand), prompt_pairs(demand))
 
 
 def _performance(
@@ -193,7 +213,6 @@ def _performance(
     running = float(served.running[i]) * ranks
     output = requests * answer
     tokens = requests * (answer + point.workload.input_tokens.mean_tokens)
-    row = coefficients(point.architecture, point.gpu, point.config)
     fresh = point.workload.input_tokens.mean_tokens * (1 - point.workload.prefix_hit_rate)
     return Performance(
         ttft_seconds=_quantiles(served.ttft, i),
@@ -209,8 +228,8 @@ def _performance(
         output_tokens_per_second_interval=_interval(output, spread("throughput", judged.kind)),
         basis="SpecSheet" if point.gpu.vendor in _FITTED_VENDORS else "Extrapolated",
         prefill_seconds_share=float(served.prefill_share[i]),
-        decode_step=_operations(decode, i, row, max(float(served.running[i]), 1.0)),
-        prefill_step=_operations(prefill, i, row, fresh),
+        decode_step=_operations(decode, i, judged.row, max(float(served.running[i]), 1.0)),
+        prefill_step=_operations(prefill, i, judged.row, fresh),
         warnings=_warnings(point, bool(served.saturated[i]), judged.cap),
     )
 

@@ -56,10 +56,9 @@ class Operation:
 class Performance:
     """The answer for one ServingPoint.
 
-    `*_interval`: for the mean (latencies) or the value (throughput). `relative_p95_*`: multiply a percentile by
-    `high/mean` of its interval for the pessimistic bound. `saturated`: arrivals exceed what one replica can serve;
-    latencies are then those after `horizon` of queueing and a warning says so.
-    `basis`: `SpecSheet`, `Profiled`, `Measured` or `Extrapolated`.
+    `*_interval`: for the mean (latencies) or the value (throughput); a percentile times `high / mean` is its
+    pessimistic end. `saturated`: arrivals exceed what one replica can serve; latencies are then those of the first ten
+    minutes of queueing and a warning says so. `basis`: `SpecSheet` or `Extrapolated` (later `Profiled`, `Measured`).
     """
 
     ttft_seconds: Quantiles
@@ -78,3 +77,12 @@ class Performance:
     decode_step: tuple[Operation, ...]
     prefill_step: tuple[Operation, ...]
     warnings: tuple[str, ...] = ()
+
+    def usd_per_million_tokens(self, usd_per_hour: float) -> tuple[float, float]:
+        """USD per million (input, output) tokens at this load, where this replica costs so much an hour.
+
+        The hour is split by the engine's busy time in prefill and decode.
+        """
+        prompt = self.total_tokens_per_second - self.output_tokens_per_second
+        share, million = self.prefill_seconds_share, usd_per_hour / 3600 * 1e6
+        return million * share / prompt, million * (1 - share) / self.output_tokens_per_second

@@ -129,12 +129,18 @@ def chunks(demand: Demand, running: Array) -> Array:
     A fraction above one: what a step has left after one prompt's end goes to the next prompt's beginning.
     """
     room = np.maximum(demand.budget - running, demand.budget / 4)
-    return np.maximum(_fresh(demand) / room, 1.0)
+    return np.maximum(fresh_tokens(demand) / room, 1.0)
 
 
-def _fresh(demand: Demand) -> Array:
+def fresh_tokens(demand: Demand) -> Array:
     """Prompt tokens to compute: at least one, even of a prompt that is cached as a whole."""
     return np.maximum(demand.prompt - demand.cached, 1.0)
+
+
+def prompt_pairs(demand: Demand) -> Array:
+    """Query-key pairs of one prompt's prefill: each fresh token with what is cached and what came before it."""
+    fresh = fresh_tokens(demand)
+    return fresh * (demand.prompt - fresh) + fresh * fresh / 2
 
 
 def prefill_time(t: Table, c: Constants, demand: Demand, running: Array, arriving: Array) -> Array:
@@ -142,11 +148,11 @@ def prefill_time(t: Table, c: Constants, demand: Demand, running: Array, arrivin
 
     `arriving`: prompts per step; more than one share a step and with it what reading the weights hides.
     """
-    fresh = _fresh(demand)
+    fresh = fresh_tokens(demand)
     parts = chunks(demand, running)
     shared = np.clip(arriving, 1.0, np.maximum(demand.budget / fresh, 1.0))
     context = demand.prompt + demand.answer / 2
-    pairs = fresh * (demand.prompt - fresh) + fresh * fresh / 2
+    pairs = prompt_pairs(demand)
     with_chunk = step_time(t, c, running, context, fresh / parts * shared, pairs / parts * shared).total
     none = np.zeros_like(running)
     without = np.where(running > 0, step_time(t, c, running, context, none, none).total, 0.0)
@@ -173,7 +179,7 @@ def _met(decode: Array, prefill: Array, share: Array) -> tuple[Array, Array]:
 
 def _most_per_step(demand: Demand, prefill: Array) -> Array:
     """Prefill seconds that fit a step: it takes no more prompt tokens than its budget."""
-    return prefill * demand.budget / _fresh(demand)
+    return prefill * demand.budget / fresh_tokens(demand)
 
 
 def _closed(t: Table, c: Constants, demand: Demand) -> _Means:

@@ -1,6 +1,7 @@
 """WHAT TO CHOOSE: candidates → evaluate → constraints → rank → Recommendation with reasons."""
 
 from inferplan.planning.recommend import recommend
+from inferplan.planning.shapes import priced
 from inferplan.planning.types import (
     Alternative,
     Choice,
@@ -33,5 +34,6 @@ __all__ = [
     "PlanningRequest",
     "Predicted",
     "Recommendation",
+    "priced",
     "recommend",
 ]

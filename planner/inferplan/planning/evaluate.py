@@ -54,11 +54,7 @@ def evaluate(shapes: tuple[Shape, ...], request: PlanningRequest, inputs: Inputs
     judge = _Judge(shapes, request)
     ceiling = replica_ceiling(request.workload)
     needed = judge.least_replicas(ceiling)
-    prices = [price_of(shape) for shape in shapes]
-    most = np.array(
-        [most_replicas(s, request, inputs, price, ceiling) for s, price in zip(shapes, prices, strict=True)],
-        dtype=np.int64,
-    )
+    most = np.array([most_replicas(s, request, inputs, ceiling) for s in shapes], dtype=np.int64)
     at_needed = judge.at(np.maximum(needed, 1))
     at_most = judge.at(np.maximum(most, 1))
     found = tuple(
@@ -85,11 +81,6 @@ def replica_ceiling(workload: Workload) -> int:
     if isinstance(workload.load, Concurrency | Burst):
         return max(1, min(_MOST_REPLICAS, math.ceil(workload.load.requests)))
     return _MOST_REPLICAS
-
-
-def price_of(shape: Shape) -> float | None:
-    """USD per GPU-hour; None when unknown."""
-    return None if shape.gpu.price is None else shape.gpu.price.usd_per_hour
 
 
 class _Judge:
@@ -144,7 +135,7 @@ def _limits(
 
 
 def _candidate(shape: Shape, replicas: int, result: Sweep, i: int) -> Candidate:
-    price = price_of(shape)
+    price = shape.usd_per_gpu_hour
     return Candidate(
         shape=shape,
         replicas=replicas,

@@ -105,7 +105,7 @@ def inventory_replicas(shape: Shape, inputs: Inputs) -> int | None:
     return None if pools is None else sum(p.nodes * (p.gpus_per_node // shape.gpus) for p in pools)
 
 
-def most_replicas(shape: Shape, request: PlanningRequest, inputs: Inputs, price: float | None, ceiling: int) -> int:
+def most_replicas(shape: Shape, request: PlanningRequest, inputs: Inputs, ceiling: int) -> int:
     """The most replicas that GPUs, inventory and budget allow, at most `ceiling` (what the load can use)."""
     limits = [ceiling]
     if request.constraints.max_gpus is not None:
@@ -115,6 +115,7 @@ def most_replicas(shape: Shape, request: PlanningRequest, inputs: Inputs, price:
         limits.append(room)
     if request.constraints.max_hourly_usd is not None:
         # Without a price no budget can hold, not even for one replica.
+        price = shape.usd_per_gpu_hour
         afforded = 0 if price is None else int(request.constraints.max_hourly_usd / (price * shape.gpus) + 1e-9)
         limits.append(afforded)
     return max(0, min(limits))

@@ -33,7 +33,6 @@ from inferplan.planning.types import (
 from inferplan.workload import Burst, Concurrency, RequestRate, Workload
 
 _GIB = 2**30
-_PREFILL_SHARE_DIGITS = 6
 
 
 def recommend(request: PlanningRequest, inputs: Inputs) -> Recommendation | Infeasible:
@@ -231,25 +230,17 @@ def _e2e(candidate: Candidate) -> tuple[float, float, float]:
 
 
 def _money(candidate: Candidate, p: Performance) -> tuple[tuple[str, Predicted], ...]:
-    """Price is the list's or the user's; per token it divides by the predicted throughput at this load.
-
-    The hour is split between input and output tokens by the engine's busy time in prefill and decode.
-    """
+    """Price is the list's or the user's; per token it divides by the predicted throughput at this load."""
     basis = p.basis
     names = ("usdPerHour", "usdPerMillionInputTokens", "usdPerMillionOutputTokens")
     units = ("USD/h", "USD/1M", "USD/1M")
     if candidate.usd_per_hour is None:
         return tuple((name, unknown(unit, basis)) for name, unit in zip(names, units, strict=True))
     hour = candidate.usd_per_hour
-    n = candidate.replicas
-    share = round(p.prefill_seconds_share, _PREFILL_SHARE_DIGITS)
-    output = p.output_tokens_per_second * n
-    prompt = (p.total_tokens_per_second - p.output_tokens_per_second) * n
+    per_input, per_output = p.usd_per_million_tokens(hour / candidate.replicas)
     tps = p.output_tokens_per_second_interval
     slow = p.output_tokens_per_second / tps.low if tps.low > 0 else 1.0
     fast = p.output_tokens_per_second / tps.high if tps.high > 0 else 1.0
-    per_input = hour * share / (prompt * 3600) * 1e6 if prompt > 0 else 0.0
-    per_output = hour * (1 - share) / (output * 3600) * 1e6 if output > 0 else 0.0
     return (
         (names[0], _exact(hour, units[0], basis)),
         (names[1], predicted(per_input, per_input * fast, per_input * slow, units[1], basis)),

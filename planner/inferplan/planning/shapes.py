@@ -39,12 +39,22 @@ class Shape:
     @property
     def gpus(self) -> int:
         """GPUs of one replica."""
-        return self.config.tensor_parallel_size * self.config.pipeline_parallel_size * self.config.data_parallel_size
+        return self.config.gpus
+
+    @property
+    def usd_per_gpu_hour(self) -> float | None:
+        """None: unknown."""
+        return None if self.gpu.price is None else self.gpu.price.usd_per_hour
 
     @property
     def name(self) -> str:
-        kv = "" if self.kv_argument == "auto" else f", {self.kv_argument} KV"
-        return f"{self.tensor_parallel}×{self.gpu.name}{kv}"
+        return shape_name(self.gpu, self.tensor_parallel, self.kv_argument)
+
+
+def shape_name(gpu: GPU, tp: int, kv_argument: str) -> str:
+    """`2×L40S, fp8 KV`; the checkpoint's own KV dtype goes without saying."""
+    kv = "" if kv_argument == "auto" else f", {kv_argument} KV"
+    return f"{tp}×{gpu.name}{kv}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +69,10 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All shapes that start, and what was left out. `max_replicas` by GPU type where the inventory bounds it."""
+    """All shapes that start, and what was left out."""
 
     usable: tuple[Shape, ...]
     unusable: tuple[Unusable, ...]
-    context_tokens: int
 
 
 def search_space(request: PlanningRequest, inputs: Inputs) -> Space:
@@ -81,7 +90,7 @@ def search_space(request: PlanningRequest, inputs: Inputs) -> Space:
                 started, refused = _shapes_of(gpu, tp, kv, context, request, inputs)
                 usable += started
                 unusable += refused
-    return Space(tuple(usable), tuple(unusable), context)
+    return Space(tuple(usable), tuple(unusable))
 
 
 def allowed_gpus(request: PlanningRequest, inputs: Inputs) -> tuple[GPU, ...]:
@@ -93,14 +102,13 @@ def allowed_gpus(request: PlanningRequest, inputs: Inputs) -> tuple[GPU, ...]:
         named = {gpu for gpu in inputs.gpus if gpu.name in held}
     else:
         named = set(inputs.gpus)
-    prices = dict(inputs.prices)
-    return tuple(sorted((_priced(gpu, prices, inputs.price_date) for gpu in named), key=lambda gpu: gpu.name))
+    return tuple(sorted((priced(gpu, inputs) for gpu in named), key=lambda gpu: gpu.name))
 
 
-def _priced(gpu: GPU, prices: dict[str, float], date: str) -> GPU:
-    """The user's price wins over the list's."""
-    found = prices.get(gpu.name)
-    return gpu if found is None else replace(gpu, price=Price(found, "the user's price list", date))
+def priced(gpu: GPU, inputs: Inputs) -> GPU:
+    """The type at the price that holds: the user's wins over the list's."""
+    found = dict(inputs.prices).get(gpu.name)
+    return gpu if found is None else replace(gpu, price=Price(found, "the user's price list", inputs.price_date))
 
 
 def served_context_tokens(request: PlanningRequest) -> int:
@@ -161,7 +169,7 @@ def _shapes_of(
 ) -> tuple[list[Shape], list[Unusable]]:
     started: list[Shape] = []
     refused: list[Unusable] = []
-    name = f"{tp}×{gpu.name}" + ("" if kv == "auto" else f", {kv} KV")
+    name = shape_name(gpu, tp, kv)
     for seqs in _max_num_seqs_options(request):
         wanted = _engine_config(request, inputs, tp, kv, context, seqs)
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from inferplan.errors import InvalidInput, UnknownGPU
-from inferplan.hardware import GPU, catalog, gpu_of_labels, parse_price, with_prices
+from inferplan.errors import InvalidInput
+from inferplan.hardware import GPU, catalog, gpu_of_labels, parse_price
 
 # What GPU feature discovery writes on an H100 node.
 H100_NODE = {
@@ -64,23 +64,9 @@ def test_a_memory_label_that_is_no_number_is_not_a_reason_to_lose_the_node() -> 
     assert _type({**H100_NODE, "nvidia.com/gpu.memory": "unknown"}) == "H100-SXM"
 
 
-def test_a_users_price_wins_and_the_others_stay() -> None:
-    priced = {gpu.name: gpu.price for gpu in with_prices(catalog(), {"h100": "2.10"}, "our contract", "2026-12-01")}
-    price = priced["H100-SXM"]
-    assert price is not None
-    assert (price.usd_per_hour, price.source, price.date) == (2.10, "our contract", "2026-12-01")
-    listed = {gpu.name: gpu.price for gpu in catalog()}
-    assert {name for name in listed if priced[name] != listed[name]} == {"H100-SXM"}
-
-
 @pytest.mark.parametrize(
     "text", ["0", "0.00", "-1", "NaN", "Infinity", "-Infinity", "free", "", "2,49", "$2.49", "249000"]
 )
 def test_a_price_is_a_positive_decimal_of_a_plausible_size(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"prices\.L4="):
         parse_price("L4", text)
-
-
-def test_a_price_of_an_unknown_type_is_refused() -> None:
-    with pytest.raises(UnknownGPU, match="X9000"):
-        with_prices(catalog(), {"X9000": "1"}, "s", "2026-12-01")
