@@ -1,1 +1,1 @@
-"""InferPlan operator."""
+"""The operator: plans in, recommendations out, approved ones deployed."""

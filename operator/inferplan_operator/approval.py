@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from inferplan.errors import InvalidInput
-from inferplan.report.view import LABELS, quantity
+from inferplan.planning import Predicted
+from inferplan.report.view import LABELS, quantity, span
 from inferplan_operator.lifecycle.digest import short
 
 Stored = Mapping[str, Any]
@@ -63,10 +64,15 @@ def _recommendation_lines(recommendation: Stored) -> list[str]:
     ]
     predicted = recommendation.get("predicted") or {}
     for name in sorted(predicted, key=lambda n: list(LABELS).index(n) if n in LABELS else len(LABELS)):
-        p = predicted[name]
-        shown = quantity(p.get("value"), p.get("unit", ""))
-        ends = f"{p.get('low')} – {p.get('high')}" if p.get("low") != p.get("high") else "exact"
-        lines.append(f"    {LABELS.get(name, name):30s} {shown:18s} {ends:22s} {p.get('basis', '')}")
+        given = predicted[name]
+        p = Predicted(
+            value=given.get("value"),
+            low=given.get("low"),
+            high=given.get("high"),
+            unit=given.get("unit", ""),
+            basis=given.get("basis", ""),
+        )
+        lines.append(f"    {LABELS.get(name, name):30s} {quantity(p.value, p.unit):18s} {span(p):22s} {p.basis}")
     lines += [f"  warning: {w['code']}: {w['message']}" for w in recommendation.get("warnings") or ()]
     return lines
 

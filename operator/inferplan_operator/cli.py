@@ -17,6 +17,7 @@ from inferplan.cli import EXIT_INFEASIBLE, EXIT_OK, VERBS, Verb, add_hub_argumen
 from inferplan.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from inferplan.model.hub import ModelLookup
     from inferplan.planning import Infeasible, Inputs, Recommendation
     from inferplan.report.view import Heading
     from inferplan_operator.api.v1alpha1 import InferencePlan
@@ -66,8 +67,11 @@ class _Answer:
 
 
 def _run_plan(arguments: argparse.Namespace) -> int:
+    from inferplan.model.hub import ModelLookup
+
     inputs, said = _inputs(arguments)
-    answers = [_answer(plan, inputs, said, arguments) for plan in _plans(arguments)]
+    models = ModelLookup(arguments.hub)
+    answers = [_answer(plan, inputs, said, models) for plan in _plans(arguments)]
     for number, answer in enumerate(answers):
         if number:
             print("---" if arguments.output in ("yaml", "json") else "")
@@ -121,13 +125,12 @@ def _inputs(arguments: argparse.Namespace) -> tuple[Inputs, str]:
     return inputs, f"inputs {inputs_hash(inputs)[:19]}… of {arguments.inputs}"
 
 
-def _answer(plan: InferencePlan, inputs: Inputs, said: str, arguments: argparse.Namespace) -> _Answer:
-    from inferplan.model.hub import resolve_model
+def _answer(plan: InferencePlan, inputs: Inputs, said: str, models: ModelLookup) -> _Answer:
     from inferplan.planning import Recommendation, recommend
     from inferplan.report.view import Heading
-    from inferplan_operator.lifecycle import make_offer, request_of
+    from inferplan_operator.lifecycle import command_to_approve, make_offer, request_of
 
-    model = resolve_model(plan.spec.model.id, plan.spec.model.revision, hub=arguments.hub, token=_token())
+    model = models.facts(plan.spec.model.id, plan.spec.model.revision)
     outcome = recommend(request_of(plan, model), inputs)
     offer = make_offer(plan, outcome, inputs) if isinstance(outcome, Recommendation) else None
     metadata = plan.metadata
@@ -139,13 +142,9 @@ def _answer(plan: InferencePlan, inputs: Inputs, said: str, arguments: argparse.
         revision=model.revision,
         digest=digest,
         inputs=said,
-        approve_command=f"kubectl inferplan approve {metadata.name} -n {metadata.namespace} --digest {digest}",
+        approve_command=command_to_approve(metadata.name, metadata.namespace, digest),
     )
     return _Answer(plan, inputs, outcome, offer, heading)
-
-
-def _token() -> str | None:
-    return os.environ.get("HF_TOKEN") or None
 
 
 def _rendered(answer: _Answer, output: str) -> str:

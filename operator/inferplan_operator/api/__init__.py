@@ -1,1 +1,1 @@
-"""InferPlan operator."""
+"""The versions of the API, one package each."""

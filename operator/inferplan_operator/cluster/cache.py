@@ -13,8 +13,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from inferplan_operator.cluster.kinds import PLAN_LABEL, Key, Kind, KubeObject, key_of
+from inferplan_operator.cluster.kinds import Key, Kind, key_of
 from inferplan_operator.cluster.server import Listing
+from inferplan_operator.lifecycle.types import KubeObject
+from inferplan_operator.manifests import PLAN_LABEL
 
 # How long a deletion is remembered against a list that was taken before it and arrives after it.
 _TOMBSTONE_SECONDS = 300.0

@@ -23,7 +23,6 @@ from inferplan_operator.cluster.kinds import (
     WATCHED,
     Key,
     Kind,
-    KubeObject,
     key_of,
 )
 from inferplan_operator.cluster.models import Models
@@ -32,7 +31,7 @@ from inferplan_operator.cluster.queue import WorkQueue
 from inferplan_operator.cluster.reconcile import NotLeading, Outcome, Reconciler, Surroundings
 from inferplan_operator.cluster.server import ApiError, ApiServer
 from inferplan_operator.config import OperatorConfig
-from inferplan_operator.lifecycle.types import OperatorSettings
+from inferplan_operator.lifecycle.types import KubeObject, OperatorSettings
 from inferplan_operator.metrics import Metrics
 
 # So many reconciles at once: enough to hide the API server's latency, far below its default limits (400 requests).
@@ -68,10 +67,7 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._models = Models(config.hub, lambda result: metrics.model_lookups.labels(result).inc())
         self._planner = Planner(server, self._models, self._queue.add, metrics.planning_seconds.observe)
-        settings = OperatorSettings(
-            require_gates=config.require_gates,
-            service_account=f"system:serviceaccount:{namespace}:inferplan-operator",
-        )
+        settings = OperatorSettings(config.require_gates)
         self._reconciler = Reconciler(server, self._cache, self._planner, settings, may_write, instance)
         self._inputs: CurrentInputs | None = None
         self._published = ""

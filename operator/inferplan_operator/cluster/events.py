@@ -10,9 +10,9 @@ import hashlib
 import json
 from datetime import UTC, datetime
 
-from inferplan_operator.cluster.kinds import EVENTS, FIELD_MANAGER, KubeObject
+from inferplan_operator.cluster.kinds import EVENTS, FIELD_MANAGER
 from inferplan_operator.cluster.server import ApiError, ApiServer
-from inferplan_operator.lifecycle.types import EventRecord
+from inferplan_operator.lifecycle.types import EventRecord, KubeObject
 
 # Limits of events.k8s.io/v1.
 _LONGEST_NOTE_BYTES = 1024

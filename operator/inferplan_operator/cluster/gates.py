@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from inferplan_operator.cluster.kinds import KubeObject
+from inferplan_operator.lifecycle.types import KubeObject
 
 # The first three are the contract; inferplan-shape and inferplan-children are what they rest on.
 GATE_NAMES = ("inferplan-approval", "inferplan-deploy", "inferplan-status", "inferplan-shape", "inferplan-children")

@@ -13,12 +13,12 @@ from inferplan.hardware import GPU, catalog, catalog_version, gpu_of_labels, res
 from inferplan.planning import GPUPool, Inputs
 from inferplan.planning.document import inputs_document, inputs_hash
 from inferplan_operator.cluster.cache import Cache
-from inferplan_operator.cluster.kinds import CONFIG_MAPS, GPU_PROFILES, NODES, KubeObject
+from inferplan_operator.cluster.kinds import CONFIG_MAPS, GPU_PROFILES, INPUTS_KEY, INPUTS_NAME, NODES
 from inferplan_operator.cluster.profiles import with_profiles
 from inferplan_operator.config import OperatorConfig
+from inferplan_operator.lifecycle.types import KubeObject
+from inferplan_operator.manifests import MANAGED_BY
 
-INPUTS_NAME = "inferplan-inputs"
-INPUTS_KEY = "inputs.json"
 HASH_ANNOTATION = "inferplan.io/inputs-hash"
 
 _GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
@@ -63,7 +63,7 @@ def inputs_config_map(inputs: Inputs, namespace: str) -> KubeObject:
         "metadata": {
             "name": INPUTS_NAME,
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "inferplan"},
+            "labels": {MANAGED_BY: "inferplan"},
             "annotations": {HASH_ANNOTATION: inputs_hash(inputs)},
         },
         "data": {INPUTS_KEY: inputs_document(inputs)},

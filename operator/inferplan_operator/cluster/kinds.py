@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-KubeObject = Mapping[str, Any]
+from inferplan_operator.api.v1alpha1 import API_VERSION
+from inferplan_operator.lifecycle.types import KubeObject
+from inferplan_operator.manifests import PLAN_LABEL
 
-PLAN_LABEL = "inferplan.io/plan"
 FIELD_MANAGER = "inferplan-operator"
+# The ConfigMap that publishes what recommendations rest on.
+INPUTS_NAME = "inferplan-inputs"
+INPUTS_KEY = "inputs.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ class Key:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-PLANS = Kind("inferplan.io/v1alpha1", "InferencePlan", "inferenceplans")
-GPU_PROFILES = Kind("inferplan.io/v1alpha1", "GPUProfile", "gpuprofiles", namespaced=False)
+PLANS = Kind(API_VERSION, "InferencePlan", "inferenceplans")
+GPU_PROFILES = Kind(API_VERSION, "GPUProfile", "gpuprofiles", namespaced=False)
 DEPLOYMENTS = Kind("apps/v1", "Deployment", "deployments", label_selector=PLAN_LABEL)
 SERVICES = Kind("v1", "Service", "services", label_selector=PLAN_LABEL)
 CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps", label_selector=PLAN_LABEL)

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from inferplan_operator.cluster.kinds import LEASES, Key, KubeObject
+from inferplan_operator.cluster.kinds import LEASES, Key
 from inferplan_operator.cluster.server import ApiError, ApiServer
+from inferplan_operator.lifecycle.types import KubeObject
 
 LEASE_NAME = "inferplan-operator"
 LEASE_SECONDS = 8

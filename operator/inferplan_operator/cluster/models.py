@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from inferplan.errors import HubUnavailable, InferPlanError, InvalidInput, ModelError
 from inferplan.model import ModelFacts
-from inferplan.model.hub import HubMode, bundled_models, resolve_model
+from inferplan.model.hub import HubMode, bundled_models, is_hub_id, resolve_model
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}(/[A-Za-z0-9][A-Za-z0-9._-]{0,95})?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 # How long an answer stands. A branch moves seldom; a hub that was away is asked again soon; a repository that is
@@ -120,7 +119,7 @@ class Models:
 
 
 def _resolve(question: ModelQuestion, mode: HubMode) -> ModelFacts | InferPlanError:
-    if not _HUB_ID.fullmatch(question.id):
+    if not is_hub_id(question.id):
         return InvalidInput(f"spec.model.id = {question.id!r} is no hub id; it looks like Qwen/Qwen3-8B")
     try:
         facts = resolve_model(question.id, question.revision, hub=mode, token=question.token)

@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from inferplan.errors import InferPlanError, InvalidInput
+from inferplan_operator.cluster.kinds import INPUTS_KEY, INPUTS_NAME, PLANS
 
-GROUP = "inferplan.io"
-VERSION = "v1alpha1"
-PLURAL = "inferenceplans"
 # Its own field manager: Flux strips fields owned by kubectl's.
 APPROVER_FIELD_MANAGER = "inferplan-approver"
 APPLY = "application/apply-patch+yaml"
@@ -41,8 +39,7 @@ def connect(kubeconfig: str | None, context: str | None, namespace: str | None) 
     from kubernetes import client, config
 
     try:
-        _, active = config.list_kube_config_contexts(config_file=kubeconfig)
-        contexts, _ = config.list_kube_config_contexts(config_file=kubeconfig)
+        contexts, active = config.list_kube_config_contexts(config_file=kubeconfig)
         chosen = next((c for c in contexts if c["name"] == context), active) if context else active
         api_client = config.new_client_from_config(config_file=kubeconfig, context=context)
     except (config.ConfigException, OSError, TypeError) as error:
@@ -55,7 +52,7 @@ def get_plan(connection: Connection, name: str) -> dict[str, Any]:
     """The InferencePlan as stored. Raises InvalidInput when it does not exist, ClusterError otherwise."""
     missing = f"no InferencePlan {name!r} in namespace {connection.namespace!r}; list them: kubectl get ipl -A"
     with _asking(missing):
-        return dict(connection.api.get_namespaced_custom_object(GROUP, VERSION, connection.namespace, PLURAL, name))
+        return dict(connection.api.get_namespaced_custom_object(*_where(connection), name))
 
 
 def approve_plan(connection: Connection, name: str, digest: str, reason: str | None, *, pin: bool = False) -> None:
@@ -66,17 +63,14 @@ def approve_plan(connection: Connection, name: str, digest: str, reason: str | N
     if reason:
         approval["reason"] = reason
     body = {
-        "apiVersion": f"{GROUP}/{VERSION}",
-        "kind": "InferencePlan",
+        "apiVersion": PLANS.api_version,
+        "kind": PLANS.kind,
         "metadata": {"name": name, "namespace": connection.namespace},
         "spec": {"approval": approval},
     }
     with _asking(f"InferencePlan {name!r} is gone"):
         connection.api.patch_namespaced_custom_object(
-            GROUP,
-            VERSION,
-            connection.namespace,
-            PLURAL,
+            *_where(connection),
             name,
             body,
             field_manager=APPROVER_FIELD_MANAGER,
@@ -86,10 +80,14 @@ def approve_plan(connection: Connection, name: str, digest: str, reason: str | N
 
 
 def published_inputs(connection: Connection, namespace: str) -> str:
-    """The operator's inputs document (ConfigMap `inferplan-inputs`)."""
-    with _asking(f"no ConfigMap inferplan-inputs in namespace {namespace!r}: is the operator running there?"):
-        found = connection.core.read_namespaced_config_map("inferplan-inputs", namespace)
-    return str(found.data["inputs.json"])
+    """The operator's inputs document (ConfigMap INPUTS_NAME)."""
+    with _asking(f"no ConfigMap {INPUTS_NAME} in namespace {namespace!r}: is the operator running there?"):
+        found = connection.core.read_namespaced_config_map(INPUTS_NAME, namespace)
+    return str(found.data[INPUTS_KEY])
+
+
+def _where(connection: Connection) -> tuple[str, str, str, str]:
+    return PLANS.group, PLANS.version, connection.namespace, PLANS.plural
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from inferplan.errors import InferPlanError
 from inferplan.hardware import GPU, Link, PeakFlops, parse_price, resolve_gpu
 from inferplan_operator.api.v1alpha1 import GPUProfile, GPUProfileSpec
-from inferplan_operator.cluster.kinds import KubeObject
+from inferplan_operator.lifecycle.types import KubeObject
 
 _MIB = 2**20
 _GIGA = 1e9

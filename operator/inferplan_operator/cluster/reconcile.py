@@ -23,22 +23,11 @@ from inferplan.errors import InvalidInput
 from inferplan_operator.api.v1alpha1 import parse_plan
 from inferplan_operator.cluster.cache import Cache, plan_of
 from inferplan_operator.cluster.events import event_manifest, record_event
-from inferplan_operator.cluster.kinds import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    PLANS,
-    PODS,
-    SERVICES,
-    Key,
-    Kind,
-    KubeObject,
-    key_of,
-    kind_of,
-)
+from inferplan_operator.cluster.kinds import CONFIG_MAPS, DEPLOYMENTS, PLANS, PODS, SERVICES, Key, Kind, key_of, kind_of
 from inferplan_operator.cluster.planner import CurrentInputs, Planner
 from inferplan_operator.cluster.server import ApiError, ApiServer
 from inferplan_operator.lifecycle import reconcile
-from inferplan_operator.lifecycle.types import Observed, OperatorSettings, Wanted
+from inferplan_operator.lifecycle.types import KubeObject, Observed, OperatorSettings, Wanted
 
 # A plan says "planning" only when that takes longer than people notice: one write instead of two.
 PATIENCE_SECONDS = 2.0

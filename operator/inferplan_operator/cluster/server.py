@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from inferplan.errors import InferPlanError
-from inferplan_operator.cluster.kinds import FIELD_MANAGER, Key, Kind, KubeObject, key_of, kind_of
+from inferplan_operator.cluster.kinds import FIELD_MANAGER, Key, Kind, key_of, kind_of
+from inferplan_operator.lifecycle.types import KubeObject
 
 if TYPE_CHECKING:
     from kubernetes.aio.client.api_client import ApiClient

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from inferplan.errors import InferPlanError
 from inferplan.hardware import GPU, resolve_gpu
-from inferplan.planning import Decision
+from inferplan.planning import Decision, priced
 from inferplan.planning.display import significant
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.digest import Artifact, artifact_name, intent_of, short
@@ -40,24 +40,27 @@ def approve_phase(observed: Observed, planned: Planned, conditions: Conditions) 
     return artifact
 
 
-def approved_digest(observed: Observed, conditions: Conditions) -> str | None:
+def digest_that_may_run(observed: Observed, conditions: Conditions) -> str | None:
     """The digest whose approval holds now."""
-    approval = observed.plan.spec.approval
-    return approval.digest if approval is not None and conditions.is_true("Approved") else None
+    return observed.approved_digest if conditions.is_true("Approved") else None
 
 
 def approve_command(observed: Observed, planned: Planned) -> str:
-    """The exact command that approves what is on offer."""
+    """The exact command that approves what is on offer, as a sentence."""
     if planned.current is None:
         return "Nothing is on offer to approve."
     metadata = observed.plan.metadata
-    return f"Approve: kubectl inferplan approve {metadata.name} -n {metadata.namespace} --digest {planned.current}"
+    return f"Approve: {command_to_approve(metadata.name, metadata.namespace, planned.current)}"
+
+
+def command_to_approve(name: str, namespace: str, digest: str) -> str:
+    """What an approver types."""
+    return f"kubectl inferplan approve {name} -n {namespace} --digest {digest}"
 
 
 def _not_approved(observed: Observed, planned: Planned, conditions: Conditions) -> None:
-    status = observed.plan.status
-    if status is not None and status.deployed is not None:
-        message = f"the approval was cleared; {short(status.deployed.digest)} keeps running, nothing is changed. "
+    if observed.said_deployed is not None:
+        message = f"the approval was cleared; {short(observed.said_deployed)} keeps running, nothing is changed. "
         conditions.set("Approved", "False", "Revoked", message + approve_command(observed, planned))
     elif planned.current is None:
         conditions.set("Approved", "False", "NothingToApprove", "no recommendation is on offer")
@@ -108,10 +111,10 @@ def _broken_budget(observed: Observed, decision: Decision, gpu: GPU) -> str | No
     constraints, inputs = observed.plan.spec.constraints, observed.inputs
     if constraints.max_hourly_cost is None:
         return None
-    price = dict(inputs.prices).get(gpu.name) or (gpu.price.usd_per_hour if gpu.price else None)
+    price = priced(gpu, inputs).price
     if price is None:
         return f"no price is known for {gpu.name}, so constraints.maxHourlyCost can't hold"
-    cost = price * decision.gpus
+    cost = price.usd_per_hour * decision.gpus
     if cost > float(constraints.max_hourly_cost):
         return f"constraints.maxHourlyCost={constraints.max_hourly_cost} is below its ${significant(cost)}/h"
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from inferplan_operator.lifecycle.conditions import Conditions
-from inferplan_operator.lifecycle.digest import Artifact, owner_reference, short
+from inferplan_operator.lifecycle.digest import Artifact, is_owned, owner_reference, short
 from inferplan_operator.lifecycle.plan import Planned
 from inferplan_operator.lifecycle.types import KubeObject, Observed
 from inferplan_operator.manifests import DIGEST_ANNOTATION, MANAGED_BY, PLAN_LABEL
@@ -104,7 +104,7 @@ def child(observed: Observed, artifact: Artifact, manifest: dict[str, Any]) -> d
 def running_digest(observed: Observed) -> str | None:
     """The digest that the plan's own Deployment carries."""
     deployment = observed.deployment
-    if deployment is None or not _ours(deployment, observed.plan.metadata.uid):
+    if deployment is None or not is_owned(deployment, observed.plan):
         return None
     digest = (deployment["metadata"].get("annotations") or {}).get(DIGEST_ANNOTATION)
     return str(digest) if digest else None
@@ -116,20 +116,14 @@ def deployed_digest(observed: Observed, approved: str | None) -> str | None:
     Anyone who edits Deployments can write the annotation. A digest counts once it was approved when it appeared
     (`approved`: the digest whose approval holds now), and from then on because the status says so.
     """
-    running, before = running_digest(observed), _deployed_before(observed)
+    running, before = running_digest(observed), observed.said_deployed
     return running if running is None or before is None or running == approved else before
 
 
-def _deployed_before(observed: Observed) -> str | None:
-    status = observed.plan.status
-    return status.deployed.digest if status is not None and status.deployed is not None else None
-
-
 def _unexplained(observed: Observed, running: str | None) -> str:
-    before = _deployed_before(observed)
     return (
-        f"the Deployment carries {running}, whose approval does not hold under this spec, where {before} was deployed. "
-        "Nothing is changed; approve what shall run"
+        f"the Deployment carries {running}, whose approval does not hold under this spec, where "
+        f"{observed.said_deployed} was deployed. Nothing is changed; approve what shall run"
     )
 
 
@@ -138,15 +132,10 @@ def name_conflict(observed: Observed) -> str | None:
     for found in (observed.deployment, observed.service):
         if found is None:
             continue
-        if not _ours(found, observed.plan.metadata.uid) and not _orphaned(found, observed):
+        if not is_owned(found, observed.plan) and not _orphaned(found, observed):
             kind, name = found["kind"], found["metadata"]["name"]
             return f"{kind} {name} exists and is not this plan's; rename the plan, or delete the {kind}"
     return None
-
-
-def _ours(found: KubeObject, uid: str) -> bool:
-    owners = found["metadata"].get("ownerReferences") or ()
-    return any(o.get("controller") and o.get("uid") == uid for o in owners)
 
 
 def _orphaned(found: KubeObject, observed: Observed) -> bool:
@@ -154,16 +143,15 @@ def _orphaned(found: KubeObject, observed: Observed) -> bool:
     metadata = found["metadata"]
     if any(o.get("controller") for o in metadata.get("ownerReferences") or ()):
         return False
-    labels, approval = metadata.get("labels") or {}, observed.plan.spec.approval
+    labels = metadata.get("labels") or {}
     made_by_us = labels.get(PLAN_LABEL) == observed.plan.metadata.name and labels.get(MANAGED_BY) == "inferplan"
     digest = (metadata.get("annotations") or {}).get(DIGEST_ANNOTATION)
-    return made_by_us and approval is not None and digest is not None and digest == approval.digest
+    return made_by_us and digest is not None and digest == observed.approved_digest
 
 
 def _kept_under_approval(observed: Observed, kept: Artifact | None) -> Artifact | None:
     """What runs, if it is still the digest in the approval (whose intent may have moved on since)."""
-    approval = observed.plan.spec.approval
-    if kept is None or approval is None or approval.digest != kept.digest:
+    if kept is None or observed.approved_digest != kept.digest:
         return None
     return kept if deployed_digest(observed, None) == kept.digest else None
 

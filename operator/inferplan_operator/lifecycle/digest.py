@@ -141,6 +141,12 @@ def owner_reference(plan: InferencePlan) -> dict[str, Any]:
     }
 
 
+def is_owned(found: KubeObject, plan: InferencePlan) -> bool:
+    """Whether the plan controls an object."""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(o.get("controller") and o.get("uid") == plan.metadata.uid for o in owners)
+
+
 @cache
 def _reader(kind: type[T]) -> TypeAdapter[T]:
     # Building one takes milliseconds, and every look at a plan verifies what is stored.

@@ -19,6 +19,7 @@ from inferplan_operator.lifecycle.digest import (
     artifact_config_map,
     artifact_name,
     intent_of,
+    is_owned,
     verify,
 )
 from inferplan_operator.lifecycle.types import KubeObject, Observed, Offer
@@ -32,7 +33,7 @@ _REFUSALS = (InvalidInput, UnsupportedArchitecture, InvalidModelConfig)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """`offer`: what was computed now; `current`: the digest on offer (of `offer`, or the earlier one it confirms).
+    """`current`: the digest on offer, of what was computed now or of the earlier offer that this confirms.
 
     `artifacts`: every stored artefact that verifies, by digest, the one to be written included. `refused`: digest →
     why its stored artefact can't be used. `offered`: what may be approved, newest first.
@@ -110,17 +111,14 @@ def _stored(observed: Observed) -> tuple[dict[str, Artifact], dict[str, str]]:
 
 
 def _known_digests(observed: Observed) -> tuple[str, ...]:
-    status, approval = observed.plan.status, observed.plan.spec.approval
-    found: list[str] = []
-    if isinstance(observed.outcome, Offer):
-        found.append(observed.outcome.digest)
-    if approval is not None and approval.digest:
-        found.append(approval.digest)
-    if status is not None:
-        found += status.offered_digests
-        if status.deployed is not None:
-            found.append(status.deployed.digest)
-    return tuple(dict.fromkeys(found))
+    status, outcome = observed.plan.status, observed.outcome
+    found = (
+        outcome.digest if isinstance(outcome, Offer) else None,
+        observed.approved_digest,
+        *(status.offered_digests if status is not None else ()),
+        observed.said_deployed,
+    )
+    return tuple(dict.fromkeys(digest for digest in found if digest))
 
 
 def _may_still_hold(outcome: Infeasible | InferPlanError | None) -> bool:
@@ -130,21 +128,16 @@ def _may_still_hold(outcome: Infeasible | InferPlanError | None) -> bool:
 
 def _still_offered(observed: Observed, stored: Mapping[str, Artifact]) -> str | None:
     """What is on offer, while it answers this spec (or planning has yet to say what does)."""
-    previous = _previous_digest(observed)
+    previous = observed.said_offered
     if previous is None or previous not in stored:
         return None
     answers = observed.outcome is None or stored[previous].intent == intent_of(observed.plan)
     return previous if answers else None
 
 
-def _previous_digest(observed: Observed) -> str | None:
-    status = observed.plan.status
-    return status.recommendation.digest if status is not None and status.recommendation is not None else None
-
-
 def _on_offer(observed: Observed, offer: Offer, stored: Mapping[str, Artifact]) -> str:
     """The new offer's digest, or that of the earlier one where the new one says the same."""
-    previous = _previous_digest(observed)
+    previous = observed.said_offered
     earlier = stored.get(previous) if previous else None
     if earlier is None or previous is None or earlier.intent != intent_of(observed.plan):
         return offer.digest
@@ -179,8 +172,8 @@ def _within(before: str | None, after: str | None) -> bool:
 
 def _offered(observed: Observed, current: str | None, stored: Mapping[str, Artifact]) -> tuple[str, ...]:
     """The current digest, then what is approved or runs, then the newest earlier ones within the history limit."""
-    status, approval = observed.plan.status, observed.plan.spec.approval
-    in_use = [approval.digest if approval else None, status.deployed.digest if status and status.deployed else None]
+    status = observed.plan.status
+    in_use = [observed.approved_digest, observed.said_deployed]
     earlier = list(status.offered_digests) if status is not None else []
     limit = observed.plan.spec.revision_history_limit
     kept = [d for d in earlier if d != current and d not in in_use][:limit]
@@ -195,12 +188,6 @@ def _outdated(observed: Observed, offered: tuple[str, ...]) -> list[KubeObject]:
     if observed.outcome is None:
         return []
     names = {artifact_name(observed.plan.metadata.name, d) for d in offered}
-    approval = observed.plan.spec.approval
-    if approval is not None and approval.digest:
-        names.add(artifact_name(observed.plan.metadata.name, approval.digest))
-    owner = observed.plan.metadata.uid
-    return [c for name, c in sorted(observed.artifacts.items()) if name not in names and _owned(c, owner)]
-
-
-def _owned(config_map: KubeObject, uid: str) -> bool:
-    return any(r.get("uid") == uid for r in config_map["metadata"].get("ownerReferences") or ())
+    if observed.approved_digest:
+        names.add(artifact_name(observed.plan.metadata.name, observed.approved_digest))
+    return [c for name, c in sorted(observed.artifacts.items()) if name not in names and is_owned(c, observed.plan)]

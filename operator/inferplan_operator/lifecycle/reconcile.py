@@ -5,7 +5,7 @@ Pure: the same observation gives the same answer, and the answer to its own resu
 
 from __future__ import annotations
 
-from inferplan_operator.lifecycle.approve import approve_command, approve_phase, approved_digest
+from inferplan_operator.lifecycle.approve import approve_command, approve_phase, digest_that_may_run
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.deploy import deploy_phase, deployed_digest, retry_seconds, running_digest
 from inferplan_operator.lifecycle.digest import short
@@ -89,8 +89,7 @@ def events(observed: Observed, planned: Planned, conditions: Conditions) -> tupl
 
 
 def _planned_event(observed: Observed, planned: Planned) -> EventRecord | None:
-    before = observed.plan.status
-    old = before.recommendation.digest if before is not None and before.recommendation is not None else None
+    old = observed.said_offered
     if planned.current is None or planned.current == old:
         return None
     if old is None:
@@ -117,8 +116,7 @@ def _approval_event(conditions: Conditions) -> EventRecord | None:
 
 
 def _deploy_event(observed: Observed, planned: Planned, conditions: Conditions) -> EventRecord | None:
-    running, before = deployed_digest(observed, approved_digest(observed, conditions)), observed.plan.status
-    old = before.deployed.digest if before is not None and before.deployed is not None else None
+    running, old = deployed_digest(observed, digest_that_may_run(observed, conditions)), observed.said_deployed
     if running is None or running == old:
         return None
     rolled_back = old is not None and running != planned.current

@@ -14,8 +14,6 @@ from inferplan_operator.api.v1alpha1.arguments import ALLOWED, MODELLED, SWITCHE
 from inferplan_operator.manifests import Serving, TokenRef, Volume
 
 _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30}
-# vLLM accepts them; planning does not compute with them yet, so they are listed as unmodelled.
-_NOT_COMPUTED = ("disable-hybrid-kv-cache-manager", "enable-expert-parallel", "mamba-ssm-cache-dtype")
 
 
 def request_of(plan: InferencePlan, model: ModelFacts) -> PlanningRequest:
@@ -115,7 +113,7 @@ def split_arguments(arguments: tuple[str, ...]) -> Arguments:
     for argument in arguments:
         name = argument_name(argument)
         _check_allowed(argument, name)
-        if name in MODELLED and name not in _NOT_COMPUTED:
+        if name in MODELLED:
             values[name] = argument.partition("=")[2]
         else:
             unmodelled.append(argument)

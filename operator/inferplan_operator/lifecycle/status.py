@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 from inferplan import __version__
 from inferplan.planning import Choice, Decision, Infeasible, Notice, Predicted
-from inferplan_operator.lifecycle.approve import approved_digest
+from inferplan_operator.lifecycle.approve import digest_that_may_run
 from inferplan_operator.lifecycle.conditions import Conditions
 from inferplan_operator.lifecycle.deploy import deployed_digest, running_digest
 from inferplan_operator.lifecycle.digest import artifact_name, short
@@ -118,7 +118,7 @@ def _handled_nonce(observed: Observed) -> str:
 
 
 def _deployed(observed: Observed, conditions: Conditions) -> dict[str, str] | None:
-    digest = deployed_digest(observed, approved_digest(observed, conditions))
+    digest = deployed_digest(observed, digest_that_may_run(observed, conditions))
     if digest is None:
         return None
     before = observed.plan.status.deployed if observed.plan.status is not None else None

@@ -28,7 +28,6 @@ class OperatorSettings:
     """The part of the operator's configuration that decisions depend on."""
 
     require_gates: bool = True
-    service_account: str = "system:serviceaccount:inferplan-system:inferplan-operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,24 @@ class Observed:
     gates_installed: bool
     settings: OperatorSettings
     last_apply_error: str | None = None  # e.g. a denial by the deploy gate, said as DeployGateDenied
+
+    @property
+    def approved_digest(self) -> str | None:
+        """What the spec approves, whether or not that holds."""
+        approval = self.plan.spec.approval
+        return approval.digest if approval is not None else None
+
+    @property
+    def said_offered(self) -> str | None:
+        """The digest on offer by the status as it stands."""
+        status = self.plan.status
+        return status.recommendation.digest if status is not None and status.recommendation is not None else None
+
+    @property
+    def said_deployed(self) -> str | None:
+        """The digest that runs by the status as it stands."""
+        status = self.plan.status
+        return status.deployed.digest if status is not None and status.deployed is not None else None
 
 
 @dataclass(frozen=True, slots=True)

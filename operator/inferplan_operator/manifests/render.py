@@ -65,7 +65,7 @@ class Serving:
 
 
 def render(serving: Serving, decision: Decision) -> tuple[dict[str, Any], ...]:
-    """Deployment and Service, in the order they are applied."""
+    """Service and Deployment, in the order they are applied."""
     return _service(serving), _deployment(serving, decision)
 
 

@@ -116,7 +116,7 @@ class _Resolved:
 def _resolve(name: str, revision: str | None, hub: HubMode, token: str | None) -> _Resolved:
     if _looks_like_path(name):
         return _Resolved(_from_directory(Path(name).expanduser()))
-    if not _MODEL_ID.fullmatch(name) or ".." in name:
+    if not is_hub_id(name):
         raise InvalidInput(f"model {name!r} is no hub id (like Qwen/Qwen3-8B) and no directory with a config.json")
     if hub == "never":
         return _Resolved(_from_catalogue(name, revision))
@@ -127,6 +127,11 @@ def _resolve(name: str, revision: str | None, hub: HubMode, token: str | None) -
         if not fallback:
             raise
         return _Resolved(_from_catalogue(name, revision, why=error), error)
+
+
+def is_hub_id(name: str) -> bool:
+    """Whether a name could be one of the hub's, and so no path."""
+    return _MODEL_ID.fullmatch(name) is not None and ".." not in name
 
 
 def bundled_models() -> tuple[str, ...]:

@@ -9,16 +9,15 @@ import copy
 import json
 import subprocess
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster import Cluster
+
+from samples import CHAT
 
 pytestmark = pytest.mark.cluster
 
-CHAT = yaml.safe_load((Path(__file__).parents[3] / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
 OFFERED = "sha256:" + "a1" * 32
 RETAINED = "sha256:" + "b2" * 32
 UNKNOWN = "sha256:" + "c3" * 32

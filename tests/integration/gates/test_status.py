@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster import Cluster
+
+from samples import CHAT
 
 pytestmark = pytest.mark.cluster
 
-CHAT = yaml.safe_load((Path(__file__).parents[3] / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
 OWN_DIGEST = "sha256:" + "ee" * 32
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster import Cluster
 
-CHAT = yaml.safe_load((Path(__file__).parents[3] / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
+from samples import CHAT
 
 # Without the hub, so that the same answer comes with and without a network.
 CONFIG = "hub: never\n"

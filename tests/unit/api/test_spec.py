@@ -23,25 +23,9 @@ from inferplan_operator.api.v1alpha1 import (
     parse_plan,
     spec_dump,
 )
+from samples import BAD_PLANS, CHAT, ROOT, changed
 
-ROOT = Path(__file__).parents[3]
-CHAT = yaml.safe_load((ROOT / "examples/chat-8b.yaml").read_text(encoding="utf-8"))
-BAD = yaml.safe_load((ROOT / "tests/data/bad_plans.yaml").read_text(encoding="utf-8"))
 DIGEST = "sha256:" + "ab" * 32
-
-
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """The chat example with one field set (None: removed)."""
-    document = copy.deepcopy(CHAT)
-    *parents, name = path.split(".")
-    node = document
-    for parent in parents:
-        node = node.setdefault(parent, {})
-    if value is None:
-        del node[name]
-    else:
-        node[name] = value
-    return document
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda path: path.stem)
@@ -69,7 +53,7 @@ def test_every_spec_field_is_intent_or_exempt_and_not_both() -> None:
     ],
 )
 def test_exempt_fields_leave_the_intent_alone(path: str, value: Any) -> None:
-    assert intent_of(parse_plan(changed(path, value)).spec) == intent_of(parse_plan(CHAT).spec)
+    assert intent_of(parse_plan(changed(CHAT, path, value)).spec) == intent_of(parse_plan(CHAT).spec)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +71,7 @@ def test_exempt_fields_leave_the_intent_alone(path: str, value: Any) -> None:
     ],
 )
 def test_intent_fields_change_the_intent(path: str, value: Any) -> None:
-    assert intent_of(parse_plan(changed(path, value)).spec) != intent_of(parse_plan(CHAT).spec)
+    assert intent_of(parse_plan(changed(CHAT, path, value)).spec) != intent_of(parse_plan(CHAT).spec)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +86,11 @@ def test_intent_fields_change_the_intent(path: str, value: Any) -> None:
     ],
 )
 def test_a_default_written_out_means_the_same_as_none(path: str, value: Any) -> None:
-    assert spec_dump(parse_plan(changed(path, value)).spec) == spec_dump(parse_plan(CHAT).spec)
+    assert spec_dump(parse_plan(changed(CHAT, path, value)).spec) == spec_dump(parse_plan(CHAT).spec)
 
 
 def test_the_intent_speaks_the_names_of_the_api() -> None:
-    intent = intent_of(parse_plan(changed("spec.approval", {"digest": DIGEST})).spec)
+    intent = intent_of(parse_plan(changed(CHAT, "spec.approval", {"digest": DIGEST})).spec)
     assert intent == _without_defaults(CHAT["spec"])
 
 
@@ -122,16 +106,16 @@ def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: f"{case['path']}={case['value']}")
+@pytest.mark.parametrize("case", BAD_PLANS, ids=lambda case: f"{case['path']}={case['value']}")
 def test_bad_input_names_field_value_and_what_would_work(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
-        parse_plan(changed(case["path"], case["value"]))
+        parse_plan(changed(CHAT, case["path"], case["value"]))
     for text in case["said"]:
         assert text in caught.value.message
 
 
 def test_all_problems_are_told_at_once() -> None:
-    document = changed("spec.model.id", "?")
+    document = changed(CHAT, "spec.model.id", "?")
     document["spec"]["constraints"]["maxGPUs"] = 0
     with pytest.raises(InvalidInput, match=r"spec\.model\.id.*spec\.constraints\.maxGPUs"):
         parse_plan(document)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from inferplan_operator.cluster.cache import Cache
-from inferplan_operator.cluster.kinds import DEPLOYMENTS, PLAN_LABEL, Key, Kind, KubeObject
+from inferplan_operator.cluster.kinds import DEPLOYMENTS, Key, Kind
 from inferplan_operator.cluster.server import Listing
+from inferplan_operator.lifecycle.types import KubeObject
+from inferplan_operator.manifests import PLAN_LABEL
 
 
 def deployment(version: int, name: str = "chat", uid: str = "u1", plan: str = "chat") -> dict[str, Any]:

@@ -12,24 +12,8 @@ from inferplan.errors import InvalidInput
 from inferplan.planning import Decision
 from inferplan_operator.lifecycle.request import split_arguments
 from inferplan_operator.manifests import Serving, TokenRef, Volume, arguments, render
+from samples import DECISION
 
-DECISION = Decision(
-    gpu_type="H100-SXM",
-    tensor_parallel=2,
-    pipeline_parallel=1,
-    data_parallel=1,
-    replicas=3,
-    quantization="bf16",
-    kv_cache_dtype="auto",
-    max_model_len=8192,
-    max_num_seqs=64,
-    max_num_batched_tokens=8192,
-    gpu_memory_utilization="0.92",
-    enable_prefix_caching=True,
-    enforce_eager=False,
-    image="docker.io/vllm/vllm-openai:v0.33.0",
-    model_revision="abc123",
-)
 SERVING = Serving(
     name="chat",
     namespace="team-a",
