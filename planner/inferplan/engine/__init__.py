@@ -1,21 +1,28 @@
 """WHAT vLLM DOES WITH model and GPU: memory budget, KV-cache blocks, scheduler defaults, start-up refusals."""
 
 from inferplan.engine.config import EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
-from inferplan.engine.memory import plan_memory, requests_that_fit
+from inferplan.engine.backends import latent_row_bytes
+from inferplan.engine.caches import state_bytes_per_sequence
+from inferplan.engine.memory import plan_memory, ranks_of, requests_that_fit
 from inferplan.engine.resolve import resolve
 from inferplan.engine.versions import FIRST_V1, parse_version
-from inferplan.engine.weights import rank_shape
+from inferplan.engine.weights import Ranks, rank_matrices, rank_shape
 
 __all__ = [
     "FIRST_V1",
     "EngineConfig",
     "KVGroup",
     "MemoryPlan",
+    "Ranks",
     "ResolvedConfig",
     "StartError",
+    "latent_row_bytes",
     "parse_version",
     "plan_memory",
+    "rank_matrices",
     "rank_shape",
+    "ranks_of",
     "requests_that_fit",
     "resolve",
+    "state_bytes_per_sequence",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inferplan.engine.kv import KVDtype
+from inferplan.engine.kv_dtype import KVDtype
 from inferplan.engine.versions import facts_of
 from inferplan.model import Quantization
 
@@ -33,6 +33,7 @@ class EngineConfig:
     async_scheduling: bool | None = None
     disable_hybrid_kv_cache_manager: bool = False
     mamba_ssm_cache_dtype: str | None = None
+    speculative_tokens: int = 0
     available_kv_cache_bytes: int | None = None  # given: the memory budget is not computed
 
 
@@ -42,7 +43,7 @@ class ResolvedConfig:
 
     `quantization`: how the weights are stored (None: in `dtype`); `weight_quantization`: its name, or the dtype's
     short name. `activation_bits`: the width the matrix units compute in on this GPU (16 where the kernel only
-    unpacks weights). `block_size` in tokens.
+    unpacks weights). `block_size` in tokens. `state_dtype`: of recurrent states (None: as the model has it).
     """
 
     version: str
@@ -60,6 +61,8 @@ class ResolvedConfig:
     max_num_seqs: int
     max_num_batched_tokens: int
     block_size: int
+    state_dtype: str | None
+    speculative_tokens: int
     enforce_eager: bool
     enable_prefix_caching: bool
     async_scheduling: bool
@@ -102,8 +105,9 @@ class KVGroup:
     layers: int
     block_size: int
     page_size_bytes: int
-    kind: str  # `full`, `sliding`, `chunked`
+    kind: str  # `full`, `sliding`, `chunked`, `state`
     reach_tokens: int | None = None
+    blocks_per_request: int = 0  # of max_model_len
 
 
 @dataclass(frozen=True, slots=True)

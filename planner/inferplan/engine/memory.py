@@ -19,25 +19,27 @@ other processes on the card, TP over PCIe (one log only).
 from __future__ import annotations
 
 import math
-from collections import Counter
 from functools import lru_cache
 
+from inferplan.engine.backends import mixers_of
+from inferplan.engine.caches import cache_members
 from inferplan.engine.config import KVGroup, MemoryPlan, ResolvedConfig, StartError
 from inferplan.engine.kv import (
     Group,
-    KVDtype,
+    Kind,
+    NoCommonPage,
     Request,
     Spec,
     blocks_per_request,
     bytes_per_block,
     group_layers,
-    layer_spec,
+    stage_groups,
 )
 from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
-from inferplan.engine.weights import padded_vocab, pipeline_stages, weights_bytes_per_rank
+from inferplan.engine.weights import Ranks, padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
-from inferplan.model import DTYPE_BYTES, Architecture, DenseMLP
+from inferplan.model import DTYPE_BYTES, Architecture, Channel, CompressedAttention, MoE
 
 _GIB = 2**30
 # 90 % interval of the KV budget, from published start-up logs other than those the terms above were read off
@@ -50,9 +52,9 @@ _FULL_CAPTURE_SIZES = 51  # 1, 2, 4, 8..248 by 8, 256..512 by 16
 
 def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> MemoryPlan:
     """What one rank's memory holds, the KV cache in blocks and tokens, and why vLLM would refuse to start."""
-    tp, pp = config.tensor_parallel_size, config.pipeline_parallel_size
+    tp = config.tensor_parallel_size
     errors = configuration_errors(architecture, gpu, config)
-    weights = weights_bytes_per_rank(architecture, tp, pp, config.quantization, config.dtype)
+    weights = weights_bytes_per_rank(architecture, ranks_of(config), config.quantization, config.dtype)
     activation = activation_bytes(architecture, config)
     facts = facts_of(config.version)
     linked = tp > 1 and gpu.link.kind in ("nvswitch", "nvlink-bridge")
@@ -62,10 +64,15 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
     if available is None:
         requested = math.ceil(gpu.memory_bytes * config.gpu_memory_utilization)
         available = requested - weights - activation - non_torch - graphs
-    groups, blocks = _smallest_stage(architecture, config, available) if not errors else ((), 0)
-    request = _request(config)
+    groups: tuple[Group, ...] = ()
+    blocks = 0
     if not errors:
-        errors = _capacity_errors(groups, available, request, config)
+        try:
+            groups, blocks = _smallest_stage(architecture, gpu, config, available)
+        except NoCommonPage:
+            errors = (_UNIFIED_ERROR,)
+    if not errors:
+        errors = _capacity_errors(groups, blocks, available, config)
     per_request = sum(g.blocks_per_request for g in groups)
     concurrency = blocks / per_request if per_request and not errors else 0.0
     tokens = _reported_tokens(groups, blocks, concurrency, config) if concurrency else 0
@@ -78,7 +85,7 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
         cuda_graph_bytes=graphs,
         available_kv_cache_bytes=available,
         kv_groups=tuple(
-            KVGroup(g.layers, g.spec.block_size, g.spec.page_size_bytes, g.spec.kind, g.spec.reach) for g in groups
+            KVGroup(g.layers, g.block_size, g.page_size_bytes, g.kind.value, g.reach, g.blocks_per_request) for g in groups
         ),
         kv_bytes_per_token_per_rank=_bytes_per_token(groups),
         num_gpu_blocks=0 if errors else blocks,
@@ -96,7 +103,7 @@ def activation_bytes(architecture: Architecture, config: ResolvedConfig) -> int:
     element = DTYPE_BYTES[config.dtype]
     tokens = min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len)
     hidden = architecture.hidden_size
-    layer = (3 * _widest(architecture) / config.tensor_parallel_size + 4 * hidden) * tokens * element
+    layer = (3 * _widest(architecture, config.tensor_parallel_size) + 4 * hidden) * tokens * element
     logits = facts_of(config.version).logit_bytes * config.max_num_seqs * padded_vocab(architecture.vocab_size)
     return round(max(layer, logits + 3 * hidden * tokens * element))
 
@@ -131,6 +138,8 @@ def requests_that_fit(memory: MemoryPlan, tokens: float) -> float:
 
 def _blocks_held(group: KVGroup, tokens: float) -> int:
     """Blocks of a request while it decodes; a window takes one more than it fills, as it rarely starts with one."""
+    if group.kind == Kind.STATE.value:
+        return group.blocks_per_request
     all_tokens = max(1, math.ceil(tokens / group.block_size))
     if group.reach_tokens is None:
         return all_tokens
@@ -138,89 +147,121 @@ def _blocks_held(group: KVGroup, tokens: float) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _widest(architecture: Architecture) -> int:
-    return max(c.intermediate_size for layer in architecture.layers if isinstance(c := layer.channel, DenseMLP))
+def _widest(architecture: Architecture, tp: int) -> float:
+    """Elements per token of the widest feed-forward on a rank (of experts: those a token goes through)."""
+    return max((_width(c, tp) for layer, _ in architecture.distinct_layers() for c in layer.channels), default=0.0)
 
 
-def _request(config: ResolvedConfig) -> Request:
-    return Request(config.max_model_len, config.in_flight_tokens, config.decode_context_parallel_size)
+def _width(channel: Channel, tp: int) -> float:
+    return channel.intermediate_size * (channel.experts_per_token if isinstance(channel, MoE) else 1) / tp
+
+
+def ranks_of(config: ResolvedConfig) -> Ranks:
+    """How the model is spread over GPUs."""
+    return Ranks(
+        config.tensor_parallel_size,
+        config.pipeline_parallel_size,
+        config.data_parallel_size,
+        config.enable_expert_parallel,
+    )
+
+
+def _request(config: ResolvedConfig, max_model_len: int | None = None) -> Request:
+    return Request(max_model_len or config.max_model_len, config.in_flight_tokens, config.decode_context_parallel_size)
+
+
+_UNIFIED_ERROR = StartError(
+    "CachesNotUnified",
+    "the layers cache in ways that no common page size serves.",
+    "Leave the hybrid KV-cache manager on, or leave out the option that changes pages.",
+)
 
 
 def _smallest_stage(
-    architecture: Architecture, config: ResolvedConfig, available: int
+    architecture: Architecture, gpu: GPU, config: ResolvedConfig, available: int
 ) -> tuple[tuple[Group, ...], int]:
     """Groups and blocks of the pipeline stage with the fewest blocks: it decides for all."""
+    packed = any(isinstance(mixer, CompressedAttention) for mixer in mixers_of(architecture))
+    members = cache_members(architecture, gpu, config)
+    grouped = group_layers(members, hybrid=not config.disable_hybrid_kv_cache_manager, packed=packed)
+    if not grouped:
+        return (), 0
+    request = _request(config)
     stages = pipeline_stages(len(architecture.layers), config.pipeline_parallel_size)
-    grouped = [_stage_groups(architecture, config, begin, count) for begin, count in stages]
-    counted = [(max(0, available) // bytes_per_block(g) if g else 0, g) for g in grouped]
+    counted = []
+    for begin, count in stages:
+        groups = stage_groups(grouped, begin, count, request)
+        block = bytes_per_block(groups)
+        if block:
+            counted.append((max(0, available) // block, groups))
     blocks, groups = min(counted, key=lambda pair: pair[0])
     return groups, blocks
 
 
-def _stage_groups(architecture: Architecture, config: ResolvedConfig, begin: int, count: int) -> tuple[Group, ...]:
-    buckets = _buckets(architecture, begin, count, config.tensor_parallel_size, config.block_size, config.kv)
-    return group_layers(buckets, _request(config), hybrid=not config.disable_hybrid_kv_cache_manager)
-
-
-@lru_cache(maxsize=4096)
-def _buckets(
-    architecture: Architecture, begin: int, count: int, tp: int, block_size: int, kv: KVDtype
-) -> tuple[tuple[Spec, int], ...]:
-    """Distinct specs of a stage's layers with how many layers have each, in order of appearance."""
-    total = len(architecture.layers)
-    specs = (
-        layer_spec(architecture.layers[index], tp, block_size, kv.of_layer(index, total))
-        for index in range(begin, begin + count)
-    )
-    return tuple(Counter(s for s in specs if s is not None).items())
-
-
 def _capacity_errors(
-    groups: tuple[Group, ...], available: int, request: Request, config: ResolvedConfig
+    groups: tuple[Group, ...], blocks: int, available: int, config: ResolvedConfig
 ) -> tuple[StartError, ...]:
     if available <= 0:
         message = f"weights and activations leave {available / _GIB:.2f} GiB for the KV cache."
         fix = "Use more GPUs per replica, a larger GPU or a quantized checkpoint, or raise gpu_memory_utilization."
         return (StartError("NoMemoryLeft", message, fix),)
     block = bytes_per_block(groups)
-    needed = (sum(g.blocks_per_request for g in groups) + 1) * block
-    if needed <= available:
-        return ()
-    longest = _longest_context([g.spec for g in groups], available // block, request)
-    message = (
-        f"one request of max_model_len {config.max_model_len} needs {needed / _GIB:.2f} GiB of KV cache, "
-        f"{available / _GIB:.2f} GiB are available."
-    )
-    fix = f"Set max_model_len to at most {longest}, or use more GPUs." if longest > 0 else "Use more or larger GPUs."
-    return (StartError("ContextExceedsKVCache", message, fix),)
+    needed = sum(g.blocks_per_request for g in groups) + 1
+    if needed > blocks:
+        longest = _longest_context(groups, blocks, config)
+        message = (
+            f"one request of max_model_len {config.max_model_len} needs {needed * block / _GIB:.2f} GiB of KV cache, "
+            f"{available / _GIB:.2f} GiB are available."
+        )
+        fix = f"Set max_model_len to at most {longest}, or use more GPUs." if longest > 0 else "Use more or larger GPUs."
+        return (StartError("ContextExceedsKVCache", message, fix),)
+    if _needs_state_blocks(groups, config) and config.max_num_seqs > blocks:
+        message = f"max_num_seqs {config.max_num_seqs} is above the {blocks} blocks that hold a running sequence's state."
+        return (StartError("SequencesAboveStateBlocks", message, f"Set max_num_seqs to at most {blocks}."),)
+    return ()
 
 
-def _longest_context(specs: list[Spec], blocks: int, request: Request) -> int:
+def _needs_state_blocks(groups: tuple[Group, ...], config: ResolvedConfig) -> bool:
+    """CUDA graphs of decoding want a state block for each sequence. Where the bytes of the cache are given, only their
+    division is asked for, as vLLM's planning does before it captures graphs.
+    """
+    has_states = any(group.kind is Kind.STATE for group in groups)
+    return has_states and not config.enforce_eager and config.available_kv_cache_bytes is None
+
+
+def _longest_context(groups: tuple[Group, ...], blocks: int, config: ResolvedConfig) -> int:
     """The longest max_model_len that starts: one block is kept back."""
-    low, high = 0, request.max_model_len
+    low, high = 0, config.max_model_len
     while low < high:
         middle = (low + high + 1) // 2
-        shorter = Request(middle, request.in_flight_tokens, request.decode_context_parallel)
-        if sum(blocks_per_request(s, shorter) for s in specs) + 1 <= blocks:
+        request = _request(config, middle)
+        if sum(_blocks_for(group, request) for group in groups) + 1 <= blocks:
             low = middle
         else:
             high = middle - 1
     return low
 
 
+def _blocks_for(group: Group, request: Request) -> int:
+    spec = Spec(group.kind, group.block_size, group.page_size_bytes, group.reach)
+    return group.blocks_per_request if group.kind is Kind.STATE else blocks_per_request(spec, request)
+
+
 def _reported_tokens(groups: tuple[Group, ...], blocks: int, concurrency: float, config: ResolvedConfig) -> int:
     """What that version's log calls the size of the KV cache: whole requests, or (before 0.21) one group's share."""
     if facts_of(config.version).reports_whole_requests:
         return int(concurrency * config.max_model_len)
-    share = blocks // len(groups) * min(g.spec.block_size for g in groups)
+    share = blocks // len(groups) * min(g.block_size for g in groups)
     return share * config.decode_context_parallel_size
 
 
 def _bytes_per_token(groups: tuple[Group, ...]) -> float:
-    """KV bytes that one more token of a long request takes on this rank (windows add none once full)."""
+    """KV bytes that one more token of a long request takes on this rank (windows and states add none once full)."""
     block = bytes_per_block(groups)
-    growing = [g for g in groups if g.spec.reach is None] or groups
-    return sum(block / g.spec.block_size for g in growing)
+    growing = [g for g in groups if g.reach is None and g.kind is not Kind.STATE]
+    if not growing:
+        growing = [g for g in groups if g.kind is not Kind.STATE]
+    return sum(block / g.block_size for g in growing)
 
 
 def _token_interval(tokens: int, available: int, config: ResolvedConfig) -> tuple[int, int]:

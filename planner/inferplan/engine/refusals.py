@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from inferplan.engine.backends import missing_backend, mixers_of
 from inferplan.engine.config import ResolvedConfig, StartError
 from inferplan.engine.versions import parse_version
 from inferplan.hardware import GPU
-from inferplan.model import Architecture, Attention
+from inferplan.model import Architecture, Attention, Mixer, MoE, Recurrent, RecurrentKind
 
 # vLLM 0.33's `min_capability` per quantization method.
 _MINIMUM_CAPABILITY = {
@@ -31,16 +32,11 @@ def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedC
         *_context_errors(architecture, config),
         *_batch_errors(config),
         *_head_errors(architecture, config),
+        *_expert_errors(architecture, config),
         *_parallel_errors(architecture, config),
         *_quantization_errors(gpu, config),
-        *_kv_dtype_errors(architecture, gpu, config),
+        *_backend_errors(architecture, gpu, config),
     )
-
-
-@lru_cache(maxsize=1024)
-def _attentions(architecture: Architecture) -> tuple[Attention, ...]:
-    """The distinct attention mixers, in order of first appearance."""
-    return tuple(dict.fromkeys(m for layer in architecture.layers if isinstance(m := layer.mixer, Attention)))
 
 
 def _context_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
@@ -63,46 +59,87 @@ def _batch_errors(config: ResolvedConfig) -> list[StartError]:
 
 def _head_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
     tp = config.tensor_parallel_size
-    for attention in _attentions(architecture):
-        errors = _division_errors(attention, tp)
-        if errors:
-            return errors
+    for mixer in mixers_of(architecture):
+        reason = _undivided(mixer, tp)
+        if reason is not None:
+            code, what = reason
+            fits = next(size for size in range(tp, 0, -1) if _undivided(mixer, size) is None)
+            message = f"{what} can't be divided by tensor_parallel_size {tp}."
+            return [StartError(code, message, f"Use tensor_parallel_size {fits}.")]
     return []
 
 
-def _division_errors(attention: Attention, tp: int) -> list[StartError]:
-    sizes = [size for size in range(tp, 0, -1) if _divides(attention, size)]
-    if attention.heads % tp:
-        message = f"{attention.heads} attention heads can't be divided by tensor_parallel_size {tp}."
-        return [StartError("HeadsNotDivisible", message, f"Use tensor_parallel_size {sizes[0]}.")]
-    if not _divides(attention, tp):
-        message = f"{attention.kv_heads} KV heads and tensor_parallel_size {tp} don't divide each other."
-        return [StartError("KVHeadsNotDivisible", message, f"Use tensor_parallel_size {sizes[0]}.")]
+def _undivided(mixer: Mixer, tp: int) -> tuple[str, str] | None:
+    """(code, what) of a mixer does not divide over so many ranks; None: it does."""
+    if isinstance(mixer, Recurrent):
+        return _undivided_state(mixer, tp)
+    if mixer.heads % tp:
+        return "HeadsNotDivisible", f"{mixer.heads} attention heads"
+    if isinstance(mixer, Attention):
+        kv = mixer.kv_heads
+        if kv % tp if kv >= tp else tp % kv:
+            return "KVHeadsNotDivisible", f"{kv} KV heads"
+    return None
+
+
+def _undivided_state(mixer: Recurrent, tp: int) -> tuple[str, str] | None:
+    if mixer.kind is RecurrentKind.MAMBA2 and mixer.groups % tp and mixer.groups != 1:
+        return "StateGroupsNotDivisible", f"{mixer.groups} state groups (more than one)"
+    if mixer.heads % tp:
+        return "StateHeadsNotDivisible", f"{mixer.heads} state heads"
+    if mixer.conv_channels % tp:
+        return "StateHeadsNotDivisible", f"{mixer.conv_channels} convolution channels"
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _moes(architecture: Architecture) -> tuple[MoE, ...]:
+    found = (c for layer, _ in architecture.distinct_layers() for c in layer.channels if isinstance(c, MoE))
+    return tuple(dict.fromkeys(found))
+
+
+def _expert_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
+    """Experts divided over TP × DP ranks need a whole number of channels on each."""
+    if config.enable_expert_parallel:
+        return []
+    ranks = config.tensor_parallel_size * config.data_parallel_size
+    for moe in _moes(architecture):
+        if moe.intermediate_size % ranks:
+            message = f"Experts {moe.intermediate_size} wide can't be divided over {ranks} ranks."
+            fix = "Enable expert parallelism, or use a tensor_parallel_size that divides the width."
+            return [StartError("ExpertsNotDivisible", message, fix)]
     return []
-
-
-def _divides(attention: Attention, tp: int) -> bool:
-    kv = attention.kv_heads
-    return attention.heads % tp == 0 and (kv % tp == 0 if kv >= tp else tp % kv == 0)
 
 
 def _parallel_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
     errors = []
-    if config.enable_expert_parallel:
+    if config.enable_expert_parallel and not _moes(architecture):
         message = f"{architecture.name} has no experts, so expert parallelism can't be enabled."
         errors.append(StartError("ExpertParallelWithoutExperts", message, "Leave expert parallelism off."))
     if config.pipeline_parallel_size > len(architecture.layers):
         message = f"pipeline_parallel_size {config.pipeline_parallel_size} is above {len(architecture.layers)} layers."
         errors.append(StartError("PipelineDeeperThanModel", message, "Use a smaller pipeline_parallel_size."))
+    return errors + _context_parallel_errors(architecture, config)
+
+
+def _context_parallel_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
+    """The ranks that hold the same KV heads (a latent: all ranks) may share out their tokens."""
     dcp, tp = config.decode_context_parallel_size, config.tensor_parallel_size
-    kv_heads = max((attention.kv_heads for attention in _attentions(architecture)), default=0)
-    if dcp > 1 and tp <= kv_heads:
+    if dcp == 1:
+        return []
+    kv_heads = max((m.kv_heads for m in mixers_of(architecture) if isinstance(m, Attention)), default=1)
+    fix = "Set decode_context_parallel_size 1."
+    if tp <= kv_heads and tp % dcp == 0 and kv_heads > 1:
         message = f"decode context parallelism needs tensor_parallel_size {tp} above the {kv_heads} KV heads."
-        errors.append(StartError("ContextParallelNeedsRanks", message, "Set decode_context_parallel_size 1."))
-    elif dcp > 1 and tp % dcp:
+        return [StartError("ContextParallelNeedsRanks", message, fix)]
+    if tp % dcp:
         message = f"decode_context_parallel_size {dcp} does not divide tensor_parallel_size {tp}."
-        errors.append(StartError("ContextParallelNotDivisible", message, "Set decode_context_parallel_size 1."))
-    return errors
+        return [StartError("ContextParallelNotDivisible", message, fix)]
+    most = tp // kv_heads
+    if dcp > most:
+        message = f"decode_context_parallel_size {dcp} is above {most}, the ranks that hold each of {kv_heads} KV heads."
+        return [StartError("ContextParallelAboveReplicas", message, f"Set decode_context_parallel_size {most}.")]
+    return []
 
 
 def _quantization_errors(gpu: GPU, config: ResolvedConfig) -> list[StartError]:
@@ -121,15 +158,10 @@ def _quantization_errors(gpu: GPU, config: ResolvedConfig) -> list[StartError]:
     return []
 
 
-def _kv_dtype_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> list[StartError]:
-    """TurboQuant's backend knows no window, and its layout differs from the one B200's backend wants (vLLM 0.32)."""
-    name = config.kv.name
-    if not name.startswith("turboquant"):
+def _backend_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> list[StartError]:
+    reason = missing_backend(architecture, gpu, config.kv)
+    if reason is None:
         return []
-    if any(attention.window_tokens is not None for attention in _attentions(architecture)):
-        message = f"kv_cache_dtype {name} has no attention backend with a sliding window."
-        return [StartError("KVCacheDtypeNotForThisModel", message, "Use kv_cache_dtype auto or fp8.")]
-    if gpu.compute_capability[0] == 10:
-        message = f"kv_cache_dtype {name} has no cache layout that suits the attention backends of {gpu.name}."
-        return [StartError("KVCacheDtypeNotOnThisGPU", message, "Use kv_cache_dtype auto or fp8.")]
-    return []
+    code = "NoAttentionBackend" if config.kv.is_plain else "KVCacheDtypeNotSupported"
+    fix = "Use a newer GPU." if config.kv.is_plain else "Use kv_cache_dtype auto or bfloat16, or a newer GPU."
+    return [StartError(code, f"No attention backend: {reason}.", fix)]

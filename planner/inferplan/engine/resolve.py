@@ -6,12 +6,13 @@ max_num_seqs × max_model_len, and sequences that nobody asked for at the tokens
 
 from __future__ import annotations
 
+from inferplan.engine.backends import mixers_of, preferred_block_size
 from inferplan.engine.config import EngineConfig, ResolvedConfig
-from inferplan.engine.kv import DEFAULT_BLOCK_SIZE, kv_dtype_named
+from inferplan.engine.kv_dtype import DEFAULT_BLOCK_SIZE, KVDtype, kv_dtype_named
 from inferplan.engine.versions import BatchTiers, VersionFacts, facts_of, version_warnings
 from inferplan.errors import InvalidInput
 from inferplan.hardware import GPU
-from inferplan.model import Architecture, Quantization, quantization_named
+from inferplan.model import DTYPE_BYTES, Architecture, Attention, CompressedAttention, LatentAttention, Quantization, Recurrent, quantization_named
 
 _GIB = 2**30
 _AMPERE = (8, 0)
@@ -29,7 +30,7 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
     if dtype == "bfloat16" and gpu.vendor == "NVIDIA" and gpu.compute_capability < _AMPERE:
         dtype = "float16"
         warnings.append(f"DtypeFallback: {gpu.name} has no bfloat16; vLLM loads the model as float16")
-    kv = kv_dtype_named(config.kv_cache_dtype, dtype, quantization.kv_cache_dtype if quantization else None)
+    kv = _kv_dtype(config, architecture, gpu, dtype, quantization)
     context = config.max_model_len or default_context(architecture, facts)
     batched, max_num_seqs = _batch(config, context, default_batch(gpu, facts.batch))
     return ResolvedConfig(
@@ -47,14 +48,46 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
         max_model_len=context,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=batched,
-        block_size=config.block_size or kv.default_block_size,
+        block_size=config.block_size or preferred_block_size(architecture, gpu, kv),
+        state_dtype=_state_dtype(config),
+        speculative_tokens=config.speculative_tokens,
         enforce_eager=config.enforce_eager,
-        enable_prefix_caching=config.enable_prefix_caching is not False,
+        enable_prefix_caching=_prefix_caching(config, architecture, facts),
         async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
         disable_hybrid_kv_cache_manager=config.disable_hybrid_kv_cache_manager,
         available_kv_cache_bytes=config.available_kv_cache_bytes,
         warnings=tuple(warnings),
     )
+
+
+def _kv_dtype(
+    config: EngineConfig, architecture: Architecture, gpu: GPU, dtype: str, quantization: Quantization | None
+) -> KVDtype:
+    """What the cache is stored in: asked for, declared by the checkpoint, usual for the family, or the model's dtype."""
+    declared = quantization.kv_cache_dtype if quantization else None
+    if gpu.vendor == "NVIDIA" and gpu.compute_capability[0] in architecture.fp8_cache_capabilities:
+        declared = declared or "fp8_e4m3"
+    return kv_dtype_named(config.kv_cache_dtype, dtype, declared)
+
+
+def _state_dtype(config: EngineConfig) -> str | None:
+    asked = config.mamba_ssm_cache_dtype
+    if asked is None or asked == "auto":
+        return None
+    if asked not in DTYPE_BYTES:
+        raise InvalidInput(f"mamba_ssm_cache_dtype={asked!r} is unknown; known: auto, {', '.join(DTYPE_BYTES)}")
+    return asked
+
+
+def _prefix_caching(config: EngineConfig, architecture: Architecture, facts: VersionFacts) -> bool:
+    """On unless told otherwise; where there are states, only beside attention and in versions that cache them."""
+    if config.enable_prefix_caching is not None:
+        return config.enable_prefix_caching
+    mixers = mixers_of(architecture)
+    if not any(isinstance(mixer, Recurrent) for mixer in mixers):
+        return True
+    attends = any(isinstance(mixer, Attention | LatentAttention | CompressedAttention) for mixer in mixers)
+    return attends and facts.hybrid_prefix_caching
 
 
 def default_context(architecture: Architecture, facts: VersionFacts) -> int:
@@ -99,6 +132,8 @@ def _check(config: EngineConfig) -> None:
     utilization = config.gpu_memory_utilization
     if utilization is not None and not 0 < utilization <= 1:
         raise InvalidInput(f"gpu_memory_utilization={utilization} must be above 0 and at most 1")
+    if config.speculative_tokens < 0:
+        raise InvalidInput(f"speculative_tokens={config.speculative_tokens} must not be negative")
     if config.block_size is not None and config.block_size % DEFAULT_BLOCK_SIZE:
         raise InvalidInput(f"block_size={config.block_size} must be a multiple of {DEFAULT_BLOCK_SIZE}")
 

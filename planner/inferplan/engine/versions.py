@@ -39,6 +39,8 @@ class VersionFacts:
     `long_rope_starts_short`: a LongRoPE model serves its original context unless told otherwise.
     `keeps_all_batches`: windows keep the tokens of every batch in flight, not of one.
     `reports_whole_requests`: the logged tokens are max_concurrency × max_model_len; before, the blocks of one group.
+    `delta_checkpoints`: gated delta nets hand out states during a prefill, at multiples that blocks keep to.
+    `hybrid_prefix_caching`: models with states and attention cache prefixes unless told otherwise.
     """
 
     since: tuple[int, int]
@@ -52,6 +54,8 @@ class VersionFacts:
     long_rope_starts_short: bool
     keeps_all_batches: bool
     reports_whole_requests: bool
+    delta_checkpoints: bool = False
+    hybrid_prefix_caching: bool = False
 
 
 _NT_OLD, _NT = round(0.13 * _GIB), round(0.25 * _GIB)
@@ -91,9 +95,9 @@ _R18 = replace(_R17, since=(0, 18), non_torch_bytes=_NT)
 # Gemma 4 for the same GiB, in the log only.
 _R21 = replace(_R18, since=(0, 21), gpu_memory_utilization=0.92, subtracts_graphs=True, reports_whole_requests=True)
 # Pull request 47728; issue 49878: Gemma 4 needs 45.79 GiB before and 70.79 after for one long request.
-_R26 = replace(_R21, since=(0, 26), keeps_all_batches=True)
+_R26 = replace(_R21, since=(0, 26), keeps_all_batches=True, hybrid_prefix_caching=True)
 _R28 = replace(_R26, since=(0, 28), batch=_THREE_TIERS)
-_R33 = replace(_R28, since=(0, 33), batch=_GB10_SMALL)
+_R33 = replace(_R28, since=(0, 33), batch=_GB10_SMALL, delta_checkpoints=True)
 _ROWS = (_R8, _R9, _R12, _R14, _R17, _R18, _R21, _R26, _R28, _R33)
 # V1 is the default engine from here on.
 FIRST_V1 = (0, 8)

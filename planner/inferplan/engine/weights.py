@@ -2,7 +2,8 @@
 
 Column-parallel matrices divide their outputs by TP, row-parallel ones their inputs (bias kept whole), KV projections
 divide by heads and are replicated when there are fewer heads than ranks, the vocabulary is padded to 64 rows and then
-divided, norms are replicated, tied embeddings are stored once. Quantized matrices: bits, plus scales and zero points;
+divided, norms are replicated, tied embeddings are stored once. Experts: all of them, divided over TP × DP ranks, or
+with expert parallelism whole ones, shared out over those ranks. Quantized matrices: bits, plus scales and zero points;
 embeddings and LM head keep the model dtype. With PP the heaviest stage is given.
 Not counted, as vLLM does not: a bias of the LM head; what a kernel repacks after loading (Marlin: same size); rotary
 tables (buffers, below 0.1 %).
@@ -11,13 +12,19 @@ tables (buffers, below 0.1 %).
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 from inferplan.model import (
     DTYPE_BYTES,
     Architecture,
+    Attention,
+    Channel,
+    LatentAttention,
     Layer,
     Matrix,
+    Mixer,
+    MoE,
     Quantization,
     Shard,
     Vector,
@@ -26,6 +33,29 @@ from inferplan.model import (
 )
 
 _VOCAB_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """How a model is spread: `expert_parallel` shares out whole experts over TP × DP ranks."""
+
+    tp: int
+    pp: int = 1
+    dp: int = 1
+    expert_parallel: bool = False
+
+    @property
+    def expert_ranks(self) -> int:
+        return self.tp * self.dp
+
+    def experts_held(self, moe: MoE) -> int:
+        """Experts on the rank that has most."""
+        return math.ceil(moe.experts / self.expert_ranks) if self.expert_parallel else moe.experts
+
+    @property
+    def expert_tp(self) -> int:
+        """Ranks that divide one expert."""
+        return 1 if self.expert_parallel else self.expert_ranks
 
 
 def padded_vocab(vocab_size: int) -> int:
@@ -47,29 +77,47 @@ def rank_shape(matrix: Matrix, tp: int) -> tuple[int, int]:
     return matrix.out_features, matrix.in_features
 
 
-def matrix_bytes(matrix: Matrix, tp: int, quantization: Quantization | None, dtype_bytes: int) -> float:
-    """Bytes of a matrix with its bias and scales on one rank."""
-    out, inner = rank_shape(matrix, tp)
-    bias = (matrix.out_features if matrix.shard is Shard.ROW else out) * dtype_bytes if matrix.bias else 0
-    return stored_bytes(out, inner, quantization, dtype_bytes) + bias
+def rank_length(vector: Vector, tp: int) -> int:
+    """Elements of a vector on one of `tp` ranks."""
+    if vector.shard is Shard.COLUMN:
+        return math.ceil(vector.length / tp)
+    if vector.shard is Shard.KV:
+        return max(1, vector.length // vector.group // tp) * vector.group
+    return vector.length
+
+
+def rank_matrices(part: Mixer | Channel, ranks: Ranks) -> tuple[tuple[Matrix, tuple[int, int], int], ...]:
+    """(matrix, its (out, in) features on one rank, how many of it the rank holds), experts included."""
+    own = tuple((matrix, rank_shape(matrix, ranks.tp), 1) for matrix in part.matrices)
+    if not isinstance(part, MoE):
+        return own
+    held = ranks.experts_held(part)
+    return (*own, *((m, rank_shape(m, ranks.expert_tp), held) for m in part.expert_matrices))
+
+
+def matrix_bytes(
+    matrix: Matrix, shape: tuple[int, int], quantization: Quantization | None, dtype_bytes: int
+) -> float:
+    """Bytes of a matrix of this shape on one rank, with its bias and scales."""
+    element = DTYPE_BYTES.get(matrix.dtype or "", dtype_bytes)
+    bias = (matrix.out_features if matrix.shard is Shard.ROW else shape[0]) * element if matrix.bias else 0
+    return stored_bytes(*shape, quantization, element) + bias
 
 
 @lru_cache(maxsize=4096)
 def weights_bytes_per_rank(
-    architecture: Architecture, tp: int, pp: int, quantization: Quantization | None, dtype: str
+    architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str
 ) -> int:
-    """Weight bytes on the heaviest rank of `tp` × `pp`; what isn't quantized is kept in `dtype`."""
+    """Weight bytes on the heaviest rank; what isn't quantized is kept in `dtype`."""
+    tp, pp = ranks.tp, ranks.pp
     dtype_bytes = DTYPE_BYTES[dtype]
-    per_layer = _layer_bytes(architecture, tp, quantization, dtype_bytes)
-    if quantization is not None and quantization.method == "fp8":
-        # The fp8 methods give every attention layer a scale for K and one for V, float32.
-        per_layer = [size + 2 * 4 for size in per_layer]
+    per_layer = _layer_bytes(architecture, ranks, quantization, dtype_bytes)
     embedding = padded_vocab(architecture.vocab_size) / tp * architecture.hidden_size * dtype_bytes
-    outer = sum(matrix_bytes(m, tp, None, dtype_bytes) for m in architecture.outer)
+    outer = sum(matrix_bytes(m, rank_shape(m, tp), None, dtype_bytes) for m in architecture.outer)
     first = embedding + outer
     # A tied LM head is the embedding itself; on its own pipeline stage it is a copy.
     head = 0.0 if architecture.tied_embeddings and pp == 1 else embedding
-    last = head + _vector_bytes(architecture.vectors, dtype_bytes)
+    last = head + _vector_bytes(architecture.vectors, tp, dtype_bytes)
     stages = []
     for index, (begin, count) in enumerate(pipeline_stages(len(architecture.layers), pp)):
         total = sum(per_layer[begin : begin + count])
@@ -91,33 +139,35 @@ def pipeline_stages(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
 
 
 def _layer_bytes(
-    architecture: Architecture, tp: int, quantization: Quantization | None, dtype_bytes: int
+    architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
 ) -> list[float]:
-    ignored = quantization.ignored if quantization else ()
-    by_layer = [p for p in ignored if p not in ("lm_head", "model.embed_tokens", "embed_tokens")]
+    by_name = quantization is not None and bool(quantization.ignored or quantization.only or quantization.others)
     known: dict[Layer, float] = {}
     sizes = []
     for index, layer in enumerate(architecture.layers):
-        if by_layer:
-            sizes.append(_one_layer(layer, index, tp, quantization, dtype_bytes))
-            continue
-        if layer not in known:
-            known[layer] = _one_layer(layer, index, tp, quantization, dtype_bytes)
+        if by_name or layer not in known:
+            known[layer] = _one_layer(layer, index, ranks, quantization, dtype_bytes)
         sizes.append(known[layer])
     return sizes
 
 
-def _one_layer(layer: Layer, index: int, tp: int, quantization: Quantization | None, dtype_bytes: int) -> float:
-    total = _vector_bytes(layer.vectors, dtype_bytes)
-    for part in (layer.mixer, layer.channel):
-        if part is None:
-            continue
-        total += _vector_bytes(part.vectors, dtype_bytes)
-        for matrix in part.matrices:
-            held = quantization_of_matrix(matrix, index, quantization)
-            total += matrix_bytes(matrix, tp, held, dtype_bytes)
+def _one_layer(
+    layer: Layer, index: int, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
+) -> float:
+    total = _vector_bytes(layer.vectors, ranks.tp, dtype_bytes)
+    for part in layer.parts:
+        total += _vector_bytes(part.vectors, ranks.tp, dtype_bytes)
+        for matrix, shape, copies in rank_matrices(part, ranks):
+            if not matrix.shared:
+                held = quantization_of_matrix(matrix, index, quantization)
+                total += copies * matrix_bytes(matrix, shape, held, dtype_bytes)
+    if quantization is not None and quantization.cache_scales:
+        # A scale for K and one for V, float32.
+        total += sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, Attention | LatentAttention))
     return total
 
 
-def _vector_bytes(vectors: tuple[Vector, ...], dtype_bytes: int) -> float:
-    return sum(v.length for v in vectors) * dtype_bytes
+def _vector_bytes(vectors: tuple[Vector, ...], tp: int, dtype_bytes: int) -> float:
+    return sum(
+        rank_length(v, tp) * DTYPE_BYTES.get(v.dtype or "", dtype_bytes) for v in vectors if not v.shared
+    )

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 
 class Shard(Enum):
-    """How tensor parallelism divides a weight matrix."""
+    """How tensor parallelism divides a weight."""
 
     REPLICATED = "replicated"
     COLUMN = "column"  # output features divided
@@ -28,7 +28,8 @@ class Matrix:
     """A weight matrix `out_features x in_features` (with an optional bias of `out_features`).
 
     `group` for Shard.KV: features per KV head. `name` is the module name inside the layer as checkpoints
-    spell it (`self_attn.q_proj`), so that `modules_to_not_convert` lists can be matched.
+    spell it (`self_attn.q_proj`), so that `modules_to_not_convert` lists can be matched. `dtype`: where the model keeps
+    it in a type of its own. `shared`: the weights of another layer, used again.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Matrix:
     bias: bool = False
     quantizable: bool = True
     group: int = 1
+    dtype: str | None = None
+    shared: bool = False
 
     @property
     def parameters(self) -> int:
@@ -46,11 +49,17 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A small one-dimensional parameter (norm weights, …): `length` elements."""
+    """A small parameter (norm weights, decay rates, …): `length` elements; `dtype` and `shared` as in Matrix.
+
+    `group` for Shard.KV: elements per KV head.
+    """
 
     name: str
     length: int
     shard: Shard = Shard.REPLICATED
+    dtype: str | None = None
+    group: int = 1
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,8 @@ class Attention:
     """Softmax attention with its own KV cache (MHA, GQA, MQA).
 
     `window_tokens`: sliding window; `chunk_tokens`: chunked local attention; both None: full attention.
+    `reads_other_cache`: attends to the cache of an earlier layer and keeps none (cross-layer KV sharing).
+    `block_tokens`: sparse attention over blocks of that many tokens, found by `indexer`.
     """
 
     heads: int
@@ -68,10 +79,95 @@ class Attention:
     vectors: tuple[Vector, ...] = ()
     window_tokens: int | None = None
     chunk_tokens: int | None = None
+    reads_other_cache: bool = False
+    block_tokens: int | None = None
+    indexer: Indexer | None = None
+
+    @property
+    def has_sinks(self) -> bool:
+        """Whether a learned logit takes part in the softmax of each head."""
+        return any(vector.name == "sinks" for vector in self.vectors)
 
 
-# Later families add their mixers here: latent attention (MLA), state-space, linear attention, convolution.
-Mixer = Attention
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """What a sparse attention layer scores tokens or blocks with; it keeps keys of its own, `head_dim` a token."""
+
+    heads: int
+    head_dim: int
+    top_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention: one latent (and one rotary key) a token for all heads, kept on every rank.
+
+    `latent_dim`: elements cached per token besides `rope_dim`. `sparse`: attends to the tokens an indexer picked, its
+    own (`indexer`) or that of an earlier layer.
+    """
+
+    heads: int
+    latent_dim: int
+    rope_dim: int
+    nope_dim: int
+    v_head_dim: int
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+    sparse: bool = False
+    indexer: Indexer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention:
+    """Latent attention over a sliding window and, besides, over groups of `ratio` tokens squeezed into one (0: none).
+
+    `overlapping`: neighbouring groups share tokens, and an indexer picks among them.
+    """
+
+    heads: int
+    head_dim: int
+    rope_dim: int
+    window_tokens: int
+    ratio: int
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+    overlapping: bool = False
+    indexer: Indexer | None = None
+
+
+class RecurrentKind(Enum):
+    """Token mixers with a state of fixed size per sequence."""
+
+    MAMBA1 = "mamba1"
+    MAMBA2 = "mamba2"
+    GATED_DELTA = "gated_delta"
+    KIMI_DELTA = "kimi_delta"
+    BOUNDED_KIMI_DELTA = "bounded_kimi_delta"  # with a lower bound of the gate: other kernels
+    LINEAR = "linear"
+    CONVOLUTION = "convolution"
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrent:
+    """State-space, linear attention or short convolution: a state of fixed size per sequence instead of a cache.
+
+    The state: the last `conv_kernel - 1` inputs of the convolution over `conv_channels` (plus `groups` times
+    `group_channels`), and `heads` times `state_per_head` elements, `state_dtype` where the model fixes it.
+    """
+
+    kind: RecurrentKind
+    heads: int
+    state_per_head: int
+    conv_kernel: int
+    conv_channels: int
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+    groups: int = 1
+    group_channels: int = 0
+    state_dtype: str | None = None
+
+
+Mixer = Attention | LatentAttention | CompressedAttention | Recurrent
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,17 +180,34 @@ class DenseMLP:
     vectors: tuple[Vector, ...] = ()
 
 
-# Later families add mixture of experts here.
-Channel = DenseMLP
+@dataclass(frozen=True, slots=True)
+class MoE:
+    """Mixture of experts: a token goes through `experts_per_token` of `experts`, and through what `matrices` holds
+    (router, shared experts). `expert_matrices`: those of one expert, whose width is `intermediate_size`.
+    """
+
+    experts: int
+    experts_per_token: int
+    intermediate_size: int
+    expert_matrices: tuple[Matrix, ...]
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...] = ()
+
+
+Channel = DenseMLP | MoE
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer. `vectors`: its own norms."""
+    """One decoder layer: its token mixers and channel mixers (usually one of each), and its own norms."""
 
-    mixer: Mixer | None
-    channel: Channel | None
+    mixers: tuple[Mixer, ...]
+    channels: tuple[Channel, ...]
     vectors: tuple[Vector, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Mixer | Channel, ...]:
+        return (*self.mixers, *self.channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +216,9 @@ class Quantization:
 
     `method`: `fp8`, `awq`, `gptq`, `w8a8`, `w4a16`, `mxfp4`, `nvfp4`, …; `activation_bits` 16: weight only.
     `group_size`: weights sharing a scale along the input (None: per channel); `block`: rows and columns sharing one.
-    `ignored`: module names kept in the model dtype; `kv_cache_dtype`: declared KV scheme, if any.
+    `ignored`: module names kept in the model dtype; `only`: where not empty, the only ones that are quantized;
+    `others`: (module names, their scheme) where a checkpoint mixes schemes. `kv_cache_dtype`: declared KV scheme;
+    `cache_scales`: whether attention layers hold scales of K and V.
     """
 
     method: str
@@ -115,7 +230,10 @@ class Quantization:
     per_tensor: bool = False
     zero_points: bool = False
     ignored: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    others: tuple[tuple[tuple[str, ...], Quantization], ...] = ()
     kv_cache_dtype: str | None = None
+    cache_scales: bool = False
 
 
 # eq=False: compared and hashed by identity, so that what is computed per model can be cached cheaply.
@@ -125,7 +243,10 @@ class Architecture:
 
     `name`: the class in config.json `architectures`. `dtype`: `bfloat16`, `float16` or `float32`.
     `original_position_embeddings`: the context a LongRoPE model was trained with before it was stretched, else None.
-    `outer`: matrices outside the layers except the token embedding and LM head (position tables, …).
+    `outer`: matrices outside the layers except the token embedding and LM head (position tables, a vision tower, …).
+    `bidirectional_prefix`: the tokens of an image attend to each other. `largest_graph`: the largest batch that CUDA
+    graphs are captured for, where the family has one of its own. `fp8_cache_capabilities`: major compute capabilities on
+    which the cache is fp8 unless another type is asked for.
     """
 
     name: str
@@ -140,6 +261,9 @@ class Architecture:
     outer: tuple[Matrix, ...] = ()
     vectors: tuple[Vector, ...] = ()
     original_position_embeddings: int | None = None
+    bidirectional_prefix: bool = False
+    largest_graph: int | None = None
+    fp8_cache_capabilities: tuple[int, ...] = ()
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""

@@ -17,6 +17,48 @@ class Fields:
 
     values: Mapping[str, object]
 
+    @classmethod
+    def of_language_model(cls, config: Mapping[str, object]) -> Fields:
+        """Those of the language model: of `text_config` where the config wraps one, what it leaves out from outside."""
+        inner = config.get("text_config")
+        return cls({**config, **inner} if isinstance(inner, Mapping) else config)
+
+    def section(self, name: str) -> Fields:
+        """The fields of a nested section. Raises InvalidModelConfig where there is none."""
+        value = self.values.get(name)
+        if not isinstance(value, Mapping):
+            raise InvalidModelConfig(f"config.json: {name} is missing")
+        return Fields(value)
+
+    def names(self, name: str, count: int) -> tuple[str, ...]:
+        """A list of one string per layer. Raises InvalidModelConfig where it is missing or of another length."""
+        value = self.values.get(name)
+        if not isinstance(value, list):
+            raise InvalidModelConfig(f"config.json: {name} is missing")
+        if len(value) != count:
+            raise InvalidModelConfig(f"config.json: {name} has {len(value)} entries for {count} layers")
+        return tuple(str(entry) for entry in value)
+
+    def numbers(self, name: str) -> tuple[int, ...] | None:
+        """A list of integers, None where there is none."""
+        value = self.values.get(name)
+        if not isinstance(value, list):
+            return None
+        if not all(type(entry) is int for entry in value):
+            raise InvalidModelConfig(f"config.json: {name} is not a list of integers")
+        return tuple(value)
+
+    def optional(self, *names: str) -> int | None:
+        """The first of the names that is present and not 0, as a positive integer."""
+        for name in names:
+            if self.values.get(name):
+                return self.size(name)
+        return None
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.values.get(name)
+        return value if isinstance(value, str) else default
+
     def size(self, *names: str, default: int | None = None) -> int:
         """The first of the names that is present, as a positive integer."""
         for name in names:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Layer, Matrix, Shard
+from inferplan.model.architecture import Matrix, Shard
 from inferplan.model.fields import Fields
-from inferplan.model.parts import Biases, Heads, Outline, attention, heads_of, layer_count, norms, plain_mlp
+from inferplan.model.parts import Biases, Heads, Outline, attention, block, heads_of, layer_count, norms, plain_mlp
 
 
 def phi(fields: Fields) -> Outline:
     """Phi-1/2: attention and feed-forward in parallel behind one LayerNorm, biases everywhere, LM head too."""
     h = heads_of(fields)
     biases = Biases(qkv=True, output=True, mlp=True)
-    layer = Layer(
-        attention(h, biases), plain_mlp(h.hidden, fields.size("intermediate_size"), biases), norms(h.hidden * 2)
-    )
+    layer = block(attention(h, biases), plain_mlp(h.hidden, fields.size("intermediate_size"), biases), h.hidden * 2)
     return Outline(h.hidden, (layer,) * layer_count(fields), vectors=norms(h.hidden * 2), lm_head_bias=True)
 
 
@@ -23,7 +21,7 @@ def starcoder2(fields: Fields) -> Outline:
     use = fields.flag("use_bias", default=True)
     biases = Biases(use, use, use)
     mlp = plain_mlp(h.hidden, fields.size("intermediate_size"), biases)
-    layer = Layer(attention(h, biases, window=fields.window()), mlp, norms(h.hidden * 2, h.hidden * 2))
+    layer = block(attention(h, biases, window=fields.window()), mlp, h.hidden * 2, h.hidden * 2)
     return Outline(h.hidden, (layer,) * layer_count(fields), vectors=norms(h.hidden * 2), tied_by_default=True)
 
 
@@ -50,7 +48,7 @@ def opt(fields: Fields) -> Outline:
 
 def _with_learned_positions(fields: Fields, h: Heads, intermediate: int, positions: int) -> Outline:
     biases = Biases(qkv=True, output=True, mlp=True)
-    layer = Layer(attention(h, biases), plain_mlp(h.hidden, intermediate, biases), norms(h.hidden * 2, h.hidden * 2))
+    layer = block(attention(h, biases), plain_mlp(h.hidden, intermediate, biases), h.hidden * 2, h.hidden * 2)
     table = Matrix("wpe", positions, h.hidden, Shard.REPLICATED, quantizable=False)
     return Outline(
         h.hidden,
@@ -66,7 +64,7 @@ def gpt_neox(fields: Fields) -> Outline:
     with_bias = fields.flag("attention_bias", default=True)
     biases = Biases(qkv=with_bias, output=with_bias, mlp=True)
     mlp = plain_mlp(h.hidden, fields.size("intermediate_size"), biases)
-    layer = Layer(attention(h, biases), mlp, norms(h.hidden * 2, h.hidden * 2))
+    layer = block(attention(h, biases), mlp, h.hidden * 2, h.hidden * 2)
     return Outline(h.hidden, (layer,) * layer_count(fields), vectors=norms(h.hidden * 2))
 
 
@@ -75,7 +73,7 @@ def gptj(fields: Fields) -> Outline:
     h = heads_of(fields)
     biases = Biases(mlp=True)
     mlp = plain_mlp(h.hidden, fields.size("n_inner", default=4 * h.hidden), biases)
-    layer = Layer(attention(h, biases), mlp, norms(h.hidden * 2))
+    layer = block(attention(h, biases), mlp, h.hidden * 2)
     return Outline(h.hidden, (layer,) * layer_count(fields), vectors=norms(h.hidden * 2), lm_head_bias=True)
 
 
@@ -83,7 +81,7 @@ def bloom(fields: Fields) -> Outline:
     """ALiBi instead of positions, and a norm of the embeddings."""
     h = heads_of(fields)
     biases = Biases(qkv=True, output=True, mlp=True)
-    layer = Layer(attention(h, biases), plain_mlp(h.hidden, 4 * h.hidden, biases), norms(h.hidden * 2, h.hidden * 2))
+    layer = block(attention(h, biases), plain_mlp(h.hidden, 4 * h.hidden, biases), h.hidden * 2, h.hidden * 2)
     return Outline(
         h.hidden,
         (layer,) * layer_count(fields),
@@ -103,7 +101,7 @@ def falcon(fields: Fields) -> Outline:
     parallel = fields.flag("parallel_attn", default=True)
     count = fields.size("num_ln_in_parallel_attn", default=2) if new else (1 if parallel else 2)
     mlp = plain_mlp(h.hidden, fields.size("ffn_hidden_size", default=4 * h.hidden), biases)
-    layer = Layer(attention(h, biases), mlp, norms(*(h.hidden * 2,) * count))
+    layer = block(attention(h, biases), mlp, *(h.hidden * 2,) * count)
     return Outline(
         h.hidden,
         (layer,) * layer_count(fields),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Layer, Vector
+from inferplan.model.architecture import Vector
 from inferplan.model.fields import Fields
-from inferplan.model.parts import Biases, Outline, attention, gated_mlp, heads_of, layer_count, norms
+from inferplan.model.parts import Biases, Outline, attention, block, gated_mlp, heads_of, layer_count, norms
 
 
 def _llama_like(
@@ -27,7 +27,7 @@ def _llama_like(
     mlp = gated_mlp(h.hidden, fields.size("intermediate_size"), biases)
     count = layer_count(fields)
     layers = tuple(
-        Layer(attention(h, biases, window=window, vectors=head_norms), mlp, norms(*(h.hidden,) * layer_norms))
+        block(attention(h, biases, window=window, vectors=head_norms), mlp, *(h.hidden,) * layer_norms)
         for window in (windows or (None,) * count)
     )
     return Outline(h.hidden, layers, vectors=norms(h.hidden), tied_by_default=tied_by_default)
@@ -100,6 +100,11 @@ def gemma3(fields: Fields) -> Outline:
     windows = _periodic_windows(fields, period)
     head_norms = norms(h.head_dim, h.head_dim)
     return _llama_like(fields, Biases(), head_norms=head_norms, windows=windows, layer_norms=4, tied_by_default=True)
+
+
+def gemma3_multimodal(fields: Fields) -> Outline:
+    """Tokens of an image attend to each other."""
+    return replace(gemma3(fields), bidirectional_prefix=True)
 
 
 def cohere(fields: Fields) -> Outline:

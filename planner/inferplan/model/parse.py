@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from inferplan.errors import InvalidModelConfig, UnsupportedArchitecture
-from inferplan.model import gpt_like, llama_like
+from inferplan.model import gpt_like, hybrids, latents, llama_like, mixtures, vision
 from inferplan.model.architecture import Architecture
 from inferplan.model.context import context_of
 from inferplan.model.fields import Fields
@@ -27,10 +27,9 @@ def parse_architecture(
     parser = _PARSERS.get(name)
     if parser is None:
         raise UnsupportedArchitecture(
-            f"{name}: no parser reads this architecture yet (dense decoders with full or sliding-window attention "
-            f"are read: {', '.join(sorted(_PARSERS))})"
+            f"{name}: no parser reads this architecture; read are {', '.join(sorted(_PARSERS))}"
         )
-    fields = Fields(config)
+    fields = Fields.of_language_model(config)
     outline = parser(fields)
     context = context_of(fields, outline.context_by_default)
     return Architecture(
@@ -41,11 +40,14 @@ def parse_architecture(
         tied_embeddings=fields.flag("tie_word_embeddings", default=outline.tied_by_default),
         max_position_embeddings=context.limit_tokens,
         dtype=fields.dtype(),
-        quantization=quantization_of(config, hf_quant_config),
+        quantization=quantization_of(fields.values, hf_quant_config),
         lm_head_bias=outline.lm_head_bias,
         outer=outline.outer,
         vectors=outline.vectors,
         original_position_embeddings=context.original_tokens,
+        bidirectional_prefix=outline.bidirectional_prefix,
+        largest_graph=outline.largest_graph,
+        fp8_cache_capabilities=outline.fp8_cache_capabilities,
     )
 
 
@@ -89,4 +91,55 @@ _PARSERS: dict[str, Callable[[Fields], Outline]] = {
     "OPTForCausalLM": gpt_like.opt,
     "BloomForCausalLM": gpt_like.bloom,
     "FalconForCausalLM": gpt_like.falcon,
+    "MixtralForCausalLM": mixtures.mixtral,
+    "PhiMoEForCausalLM": mixtures.phimoe,
+    "Qwen2MoeForCausalLM": mixtures.qwen2_moe,
+    "Qwen3MoeForCausalLM": mixtures.qwen3_moe,
+    "Glm4MoeForCausalLM": mixtures.glm4_moe,
+    "MiniMaxM2ForCausalLM": mixtures.minimax_m2,
+    "MiniMaxM3ForCausalLM": mixtures.minimax_m3,
+    "MiniMaxM3SparseForConditionalGeneration": mixtures.minimax_m3,
+    "GptOssForCausalLM": mixtures.gpt_oss,
+    "GraniteMoeForCausalLM": mixtures.granite_moe,
+    "GraniteMoeSharedForCausalLM": mixtures.granite_moe,
+    "OlmoeForCausalLM": mixtures.olmoe,
+    "Llama4ForCausalLM": mixtures.llama4,
+    "Llama4ForConditionalGeneration": vision.with_tower(mixtures.llama4, vision.llama4_vision),
+    "MiMoV2FlashForCausalLM": mixtures.mimo_v2,
+    "DeciLMForCausalLM": mixtures.deci,
+    "Gemma4ForCausalLM": mixtures.gemma4,
+    "Gemma4ForConditionalGeneration": vision.with_tower(mixtures.gemma4, vision.gemma4_vision),
+    "Gemma3ForConditionalGeneration": vision.with_tower(llama_like.gemma3_multimodal, vision.gemma3_vision),
+    "DeepseekV2ForCausalLM": latents.deepseek,
+    "DeepseekV3ForCausalLM": latents.deepseek,
+    "DeepseekV32ForCausalLM": latents.deepseek_sparse,
+    "GlmMoeDsaForCausalLM": latents.glm_sparse,
+    "DeepseekV4ForCausalLM": latents.deepseek_v4,
+    "LongcatFlashForCausalLM": latents.longcat,
+    "KimiK25ForConditionalGeneration": vision.with_tower(latents.deepseek, vision.kimi_vision),
+    "KimiLinearForCausalLM": hybrids.kimi_linear,
+    "KimiK3ForConditionalGeneration": vision.with_tower(hybrids.kimi_linear, vision.kimi_vision),
+    "MambaForCausalLM": hybrids.mamba,
+    "FalconMambaForCausalLM": hybrids.mamba,
+    "Mamba2ForCausalLM": hybrids.mamba_2,
+    "JambaForCausalLM": hybrids.jamba,
+    "BambaForCausalLM": hybrids.bamba,
+    "FalconH1ForCausalLM": hybrids.falcon_h1,
+    "Zamba2ForCausalLM": hybrids.zamba2,
+    "NemotronHForCausalLM": hybrids.nemotron_h,
+    "GraniteMoeHybridForCausalLM": hybrids.granite_hybrid,
+    "Qwen3NextForCausalLM": hybrids.qwen3_next,
+    "Qwen3_5ForCausalLM": hybrids.qwen3_5,
+    "Qwen3_5MoeForCausalLM": hybrids.qwen3_5,
+    "Qwen3_5ForConditionalGeneration": vision.with_tower(hybrids.qwen3_5, vision.qwen3_vision),
+    "Qwen3_5MoeForConditionalGeneration": vision.with_tower(hybrids.qwen3_5, vision.qwen3_vision),
+    "Lfm2ForCausalLM": hybrids.lfm2,
+    "Lfm2MoeForCausalLM": hybrids.lfm2,
+    "MiniMaxText01ForCausalLM": hybrids.minimax_text,
+    "MiniMaxM1ForCausalLM": hybrids.minimax_text,
+    "Qwen2VLForConditionalGeneration": vision.with_tower(llama_like.qwen2, vision.qwen2_vision),
+    "Qwen2_5_VLForConditionalGeneration": vision.with_tower(llama_like.qwen2, vision.qwen2_vision),
+    "Qwen3VLForConditionalGeneration": vision.with_tower(llama_like.qwen3, vision.qwen3_vision),
+    "Qwen3VLMoeForConditionalGeneration": vision.with_tower(mixtures.qwen3_moe, vision.qwen3_vision),
+    "Mistral3ForConditionalGeneration": vision.with_tower(llama_like.llama, vision.pixtral_vision),
 }

@@ -16,7 +16,7 @@ from inferplan.model.architecture import Quantization
 
 # Groups: AWQ/GPTQ checkpoints use 128 unless they say otherwise; MXFP4 blocks are 32 (OCP MX spec), NVFP4's 16.
 _NAMED = {
-    "fp8": Quantization("fp8", 8, 8, per_tensor=True),
+    "fp8": Quantization("fp8", 8, 8, per_tensor=True, cache_scales=True),
     "w8a8": Quantization("w8a8", 8, 8),
     "w8a16": Quantization("w8a16", 8, 16),
     "w4a16": Quantization("w4a16", 4, 16, group_size=128),
@@ -24,7 +24,8 @@ _NAMED = {
     "gptq": Quantization("gptq", 4, 16, group_size=128, zero_points=True),
     "gptq-int8": Quantization("gptq-int8", 8, 16, group_size=128, zero_points=True),
     "mxfp4": Quantization("mxfp4", 4, 16, group_size=32, scale_bytes=1),
-    "nvfp4": Quantization("nvfp4", 4, 4, group_size=16, scale_bytes=1),
+    "nvfp4": Quantization("nvfp4", 4, 4, group_size=16, scale_bytes=1, cache_scales=True),
+    "nvfp4-w4a16": Quantization("nvfp4", 4, 16, group_size=16, scale_bytes=1, cache_scales=True),
     # NF4 with double quantization: 64-element blocks, 8-bit absmax.
     "bitsandbytes": Quantization("bitsandbytes", 4, 16, group_size=64, scale_bytes=1),
     # Q4_K_M averages 4.8 bits per weight (llama.cpp's table); other GGUF types differ.
@@ -92,12 +93,24 @@ def quantization_of(
     """
     section = config.get("quantization_config") or config.get("compression_config")
     if isinstance(section, Mapping):
-        return _of_section(section)
+        found = _of_section(section)
+        return _with_narrow_experts(found, section, config) if config.get("expert_dtype") else found
     if hf_quant_config is not None:
         inner = hf_quant_config.get("quantization")
         if isinstance(inner, Mapping):
             return _modelopt(inner)
     return None
+
+
+def _with_narrow_experts(
+    found: Quantization, section: Mapping[str, object], config: Mapping[str, object]
+) -> Quantization:
+    """Checkpoints whose routed experts alone are 4 bits wide (`expert_dtype`: MXFP4, or NVFP4 where it says so)."""
+    if config.get("expert_dtype") != "fp4":
+        return found
+    narrow = _NAMED["nvfp4" if str(section.get("moe_quant_algo") or "").upper() == "NVFP4" else "mxfp4"]
+    # The list names what the 4-bit scheme leaves out; that is fp8 all the same.
+    return replace(found, ignored=(), others=((("experts",), narrow),))
 
 
 def _of_section(section: Mapping[str, object]) -> Quantization:
@@ -141,16 +154,51 @@ def _bitsandbytes(section: Mapping[str, object]) -> Quantization:
     return replace(_NAMED["bitsandbytes"], ignored=ignored)
 
 
+_MODELOPT = {
+    "FP8": "fp8",
+    "FP8_PB_WO": "fp8",
+    "NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4-w4a16",
+    "NVFP4_AWQ": "nvfp4",
+    "W4A16_AWQ": "awq",
+    "MXFP4": "mxfp4",
+}
+
+
 def _modelopt(section: Mapping[str, object]) -> Quantization:
     algorithm = str(section.get("quant_algo") or "").upper()
-    base = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "FP8_PB_WO": "fp8"}.get(algorithm)
-    if base is None:
-        raise InvalidModelConfig(f"ModelOpt quant_algo={algorithm!r} is not known; known: FP8, NVFP4, W4A16_AWQ")
     ignored = _strings(section.get("exclude_modules") or section.get("ignore"))
     declared = section.get("kv_cache_quant_algo")
     scheme = section.get("kv_cache_scheme")
-    kv = "fp8" if str(declared or "").upper() == "FP8" or isinstance(scheme, Mapping) else None
-    return replace(_NAMED[base], ignored=ignored, kv_cache_dtype=kv)
+    kv = "fp8_e4m3" if str(declared or "").upper() == "FP8" or isinstance(scheme, Mapping) else None
+    if algorithm == "MIXED_PRECISION":
+        return replace(_mixed(section), ignored=ignored, kv_cache_dtype=kv)
+    return replace(_modelopt_scheme(algorithm), ignored=ignored, kv_cache_dtype=kv)
+
+
+def _modelopt_scheme(algorithm: str) -> Quantization:
+    name = _MODELOPT.get(algorithm)
+    if name is None:
+        known = ", ".join([*_MODELOPT, "MIXED_PRECISION"])
+        raise InvalidModelConfig(f"ModelOpt quant_algo={algorithm!r} is not known; known: {known}")
+    return _NAMED[name]
+
+
+def _mixed(section: Mapping[str, object]) -> Quantization:
+    """Schemes module by module (`quantized_layers`); the one with the narrowest weights names the checkpoint."""
+    listed = section.get("quantized_layers")
+    if not isinstance(listed, Mapping) or not listed:
+        raise InvalidModelConfig("ModelOpt quant_algo=MIXED_PRECISION states no quantized_layers")
+    by_algorithm: dict[str, list[str]] = {}
+    for name, scheme in listed.items():
+        algorithm = scheme.get("quant_algo") if isinstance(scheme, Mapping) else None
+        by_algorithm.setdefault(str(algorithm or "").upper(), []).append(str(name))
+    schemes = sorted(
+        ((_modelopt_scheme(algorithm), tuple(names)) for algorithm, names in by_algorithm.items()),
+        key=lambda pair: pair[0].weight_bits,
+    )
+    (main, only), *others = schemes
+    return replace(main, only=only, others=tuple((names, scheme) for scheme, names in others))
 
 
 def _compressed_tensors(section: Mapping[str, object]) -> Quantization:
@@ -163,7 +211,7 @@ def _compressed_tensors(section: Mapping[str, object]) -> Quantization:
         activation_bits=_integer(activations, ("num_bits",), 16) if activations is not None else 16,
         zero_points=weights.get("symmetric") is False,
         ignored=_strings(section.get("ignore")),
-        kv_cache_dtype="fp8" if section.get("kv_cache_scheme") else None,
+        kv_cache_dtype="fp8_e4m3" if section.get("kv_cache_scheme") else None,
     )
 
 
@@ -189,6 +237,8 @@ def _compressed_name(
     if bits == 4:
         if not is_float:
             return "w4a16"
+        if activations is None and "nvfp4" in layout:
+            return "nvfp4-w4a16"
         return "mxfp4" if "mxfp4" in layout or weights.get("group_size") == 32 else "nvfp4"
     if bits == 8:
         if activations is None:
@@ -210,7 +260,8 @@ def _with_scales(base: Quantization, weights: Mapping[str, object]) -> Quantizat
 
 
 def _mxfp4(section: Mapping[str, object]) -> Quantization:
-    return replace(_NAMED["mxfp4"], ignored=_strings(section.get("modules_to_not_convert")))
+    """Only experts are stored so."""
+    return replace(_NAMED["mxfp4"], ignored=_strings(section.get("modules_to_not_convert")), only=("experts",))
 
 
 _READERS: dict[str, Callable[[Mapping[str, object]], Quantization]] = {
@@ -257,25 +308,42 @@ def _group(section: Mapping[str, object], default: int) -> int | None:
     return int(value) if isinstance(value, int) and value > 0 else None
 
 
+def scheme_of(name: str, quantization: Quantization) -> Quantization | None:
+    """How the module of that name is quantized: by a scheme of its own, by the checkpoint's, or not (None)."""
+    if is_ignored(name, quantization.ignored):
+        return None
+    for names, scheme in quantization.others:
+        if is_ignored(name, names):
+            return scheme
+    if quantization.only and not is_ignored(name, quantization.only):
+        return None
+    return quantization
+
+
 def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
-    """Whether a module keeps the model dtype: `re:` patterns, `*` globs, or a run of its name's components."""
+    """Whether a module is on the list: `re:` patterns, `*` globs, or a run of its name's components.
+
+    Checkpoints name the layers of a wrapped language model in several ways; what comes before `layers.` is not compared.
+    """
+    if not ignored:
+        return False
     runs, patterns = _matcher(ignored)
-    parts = name.split(".")
+    parts = name.removeprefix("model.").split(".")
     own = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
     return any(run in runs for run in own) or any(pattern.match(name) for pattern in patterns)
+
+
+_LAYERS = re.compile(r"(?:(?:model|language_model)\.)+(?=layers\.)")
 
 
 @lru_cache(maxsize=256)
 def _matcher(ignored: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
     """Lists of thousands of names are usual, so they are looked up, not searched."""
     patterns = [pattern[3:] for pattern in ignored if pattern.startswith("re:")]
-    patterns += [
-        re.escape(pattern).replace(r"\*", ".*") + r"\Z"
-        for pattern in ignored
-        if "*" in pattern and not pattern.startswith("re:")
-    ]
+    names = [_LAYERS.sub("", name, count=1) for name in ignored if not name.startswith("re:")]
+    patterns += [r"(?:model\.)?" + re.escape(name).replace(r"\*", ".*") + r"\Z" for name in names if "*" in name]
     try:
         compiled = tuple(re.compile(pattern) for pattern in patterns)
     except re.error as error:
         raise InvalidModelConfig(f"quantization_config.ignore: {error.pattern!r} is no pattern: {error}") from error
-    return frozenset(p for p in ignored if "*" not in p and not p.startswith("re:")), compiled
+    return frozenset(name for name in names if "*" not in name), compiled

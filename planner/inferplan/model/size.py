@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
-from inferplan.model.architecture import Architecture, Matrix, Quantization
-from inferplan.model.quantization import is_ignored
+from inferplan.model.architecture import Architecture, Channel, Layer, Matrix, Mixer, MoE, Quantization, Vector
+from inferplan.model.quantization import scheme_of
 
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
@@ -35,12 +35,13 @@ def _scale_bytes(out: int, inner: int, q: Quantization) -> float:
 
 
 def checkpoint_parameters(architecture: Architecture) -> int:
-    """Parameters in the checkpoint: tied embeddings once."""
+    """Parameters in the checkpoint: tied embeddings and shared layers once."""
     total = _outer_parameters(architecture)
     for layer, count in architecture.distinct_layers():
-        parts = [p for p in (layer.mixer, layer.channel) if p is not None]
         size = sum(v.length for v in layer.vectors)
-        size += sum(v.length for p in parts for v in p.vectors) + sum(m.parameters for p in parts for m in p.matrices)
+        for part in layer.parts:
+            size += sum(v.length for v in part.vectors if not v.shared)
+            size += sum(copies * m.parameters for m, copies in matrices_of(part) if not m.shared)
         total += size * count
     return total
 
@@ -50,12 +51,30 @@ def checkpoint_bytes(architecture: Architecture) -> float:
     dtype_bytes = DTYPE_BYTES[architecture.dtype]
     total = float(_outer_parameters(architecture) * dtype_bytes)
     for index, layer in enumerate(architecture.layers):
-        total += sum(v.length for v in layer.vectors) * dtype_bytes
-        for part in (layer.mixer, layer.channel):
-            if part is not None:
-                total += sum(v.length for v in part.vectors) * dtype_bytes
-                total += sum(_matrix_bytes(m, index, architecture.quantization, dtype_bytes) for m in part.matrices)
+        total += _layer_bytes(layer, index, architecture.quantization, dtype_bytes)
     return total
+
+
+def _layer_bytes(layer: Layer, index: int, quantization: Quantization | None, dtype_bytes: int) -> float:
+    total = sum(vector_bytes(v, dtype_bytes) for v in layer.vectors)
+    for part in layer.parts:
+        total += sum(vector_bytes(v, dtype_bytes) for v in part.vectors)
+        for matrix, copies in matrices_of(part):
+            if not matrix.shared:
+                total += copies * _matrix_bytes(matrix, index, quantization, dtype_bytes)
+    return total
+
+
+def matrices_of(part: Mixer | Channel) -> tuple[tuple[Matrix, int], ...]:
+    """Every matrix of a mixer or channel with how many of it there are (experts)."""
+    own = tuple((matrix, 1) for matrix in part.matrices)
+    if not isinstance(part, MoE):
+        return own
+    return (*own, *((matrix, part.experts) for matrix in part.expert_matrices))
+
+
+def vector_bytes(vector: Vector, dtype_bytes: int) -> float:
+    return 0 if vector.shared else vector.length * DTYPE_BYTES.get(vector.dtype or "", dtype_bytes)
 
 
 def _outer_parameters(architecture: Architecture) -> int:
@@ -66,13 +85,14 @@ def _outer_parameters(architecture: Architecture) -> int:
 
 
 def quantization_of_matrix(matrix: Matrix, layer: int, quantization: Quantization | None) -> Quantization | None:
-    """How a layer's matrix is stored; None: in the model dtype."""
+    """How a layer's matrix is stored; None: in the model dtype (or one of its own)."""
     if quantization is None or not matrix.quantizable:
         return None
-    return None if is_ignored(f"model.layers.{layer}.{matrix.name}", quantization.ignored) else quantization
+    return scheme_of(f"model.layers.{layer}.{matrix.name}", quantization)
 
 
 def _matrix_bytes(matrix: Matrix, layer: int, quantization: Quantization | None, dtype_bytes: int) -> float:
     held = quantization_of_matrix(matrix, layer, quantization)
-    bias = matrix.out_features * dtype_bytes if matrix.bias else 0
-    return stored_bytes(matrix.out_features, matrix.in_features, held, dtype_bytes) + bias
+    own_bytes = DTYPE_BYTES.get(matrix.dtype or "", dtype_bytes)
+    bias = matrix.out_features * own_bytes if matrix.bias else 0
+    return stored_bytes(matrix.out_features, matrix.in_features, held, own_bytes) + bias

@@ -26,15 +26,41 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from inferplan.engine import FIRST_V1, ResolvedConfig, parse_version, rank_shape
+from inferplan.engine import (
+    FIRST_V1,
+    Ranks,
+    ResolvedConfig,
+    latent_row_bytes,
+    parse_version,
+    rank_matrices,
+    rank_shape,
+    ranks_of,
+    state_bytes_per_sequence,
+)
 from inferplan.hardware import GPU
-from inferplan.model import Architecture, Attention, Matrix, Shard
+from inferplan.model import (
+    DTYPE_BYTES,
+    Architecture,
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    Layer,
+    Matrix,
+    MoE,
+    Quantization,
+    Recurrent,
+    Shard,
+    quantization_of_matrix,
+    stored_bytes,
+)
 from inferplan.performance.constants import Constants
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 # Through the host's memory: what is left where a data sheet names no link.
 _NO_LINK = 8e9
+# Per element of a recurrent state and token: decay, outer product, accumulation, readout.
+_STATE_FLOPS = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +68,8 @@ class Coefficients:
     """What one deployment's step is made of, per rank. Bytes, FLOPs, rates in SI; all floats, so that they stack."""
 
     weight_bytes: float
+    expert_bytes: float
+    expert_share: float
     linear_flops_per_token: float
     head_bytes: float
     head_flops_per_token: float
@@ -51,6 +79,8 @@ class Coefficients:
     kv_bytes_per_context_token: float
     window_kv_bytes_per_context_token: float
     window_tokens: float
+    decode_flops_per_context_token: float
+    state_bytes: float
     attention_flops_per_pair: float
     activation_bytes_per_token: float
     reduce_bytes_per_token: float
@@ -68,47 +98,79 @@ class Coefficients:
 FIELDS = tuple(f.name for f in fields(Coefficients))
 
 
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Sums over all layers on one rank."""
+
+    weight_bytes: float  # read in every step
+    expert_bytes: float  # of all experts held, read as far as a batch touches them
+    expert_share: float  # of the experts that one token goes through
+    flops_per_token: float
+    moved_bytes_per_token: float
+
+
 @lru_cache(maxsize=8192)
-def _sizes(architecture: Architecture, tp: int, weight_bits: float, dtype_bits: float) -> tuple[float, float, float]:
-    """(weight bytes, FLOPs per token, activation bytes per token) of all layers on one rank."""
-    weight = flops = moved = 0.0
-    for layer, count in architecture.distinct_layers():
-        for part in (layer.mixer, layer.channel):
-            for matrix in part.matrices if part is not None else ():
-                out, inner = rank_shape(matrix, tp)
-                bits = weight_bits if matrix.quantizable else dtype_bits
-                weight += count * out * inner * bits / 8
-                flops += count * 2.0 * out * inner
-                moved += count * (out + inner) * dtype_bits / 8
-    return weight, flops, moved
+def _sizes(architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str) -> _Sizes:
+    dtype_bytes = DTYPE_BYTES[dtype]
+    weight = expert = flops = moved = 0.0
+    share = 0.0
+    for index, layer, count in _first_of_each(architecture):
+        for part in layer.parts:
+            active = part.experts_per_token / part.experts if isinstance(part, MoE) else 1.0
+            own = len(part.matrices)
+            for position, (matrix, (out, inner), copies) in enumerate(rank_matrices(part, ranks)):
+                held = quantization_of_matrix(matrix, index, quantization)
+                size = count * copies * stored_bytes(out, inner, held, DTYPE_BYTES.get(matrix.dtype or "", dtype_bytes))
+                routed = position >= own
+                used = active * copies if routed else 1.0
+                weight += 0.0 if routed else size
+                expert += size if routed else 0.0
+                flops += count * used * 2.0 * out * inner
+                moved += count * used * (out + inner) * dtype_bytes
+            if isinstance(part, MoE):
+                share = max(share, active)
+            if isinstance(part, Recurrent):
+                flops += count * _STATE_FLOPS * part.heads / ranks.tp * part.state_per_head
+    return _Sizes(weight, expert, share, flops, moved)
+
+
+def _first_of_each(architecture: Architecture) -> list[tuple[int, Layer, int]]:
+    """Each distinct layer with the index it first has and how often it occurs."""
+    first = {}
+    for index, layer in enumerate(architecture.layers):
+        first.setdefault(layer, index)
+    return [(first[layer], layer, count) for layer, count in architecture.distinct_layers()]
 
 
 def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> Coefficients:
     """The step of this model on this GPU under this configuration."""
     tp = config.tensor_parallel_size
     quantization = config.quantization
-    dtype_bits = 32.0 if config.dtype == "float32" else 16.0
-    weight_bits = _stored_bits(config) if quantization else dtype_bits
-    weight, flops, moved = _sizes(architecture, tp, weight_bits, dtype_bits)
+    dtype_bytes = DTYPE_BYTES[config.dtype]
+    sizes = _sizes(architecture, ranks_of(config), quantization, config.dtype)
     head = Matrix("lm_head", architecture.vocab_size, architecture.hidden_size, Shard.VOCAB)
     head_out, head_in = rank_shape(head, tp)
-    full, windowed, window, pair = _attention(architecture, tp, config)
+    reading = _attention(architecture, gpu, config)
     switched = gpu.link.kind == "nvswitch" or gpu.link.kind == "xgmi"
     layers = len(architecture.layers)
     rate = _matrix_rate(gpu, config)
     return Coefficients(
-        weight_bytes=weight,
-        linear_flops_per_token=flops,
-        head_bytes=head_out * head_in * dtype_bits / 8,
+        weight_bytes=sizes.weight_bytes,
+        expert_bytes=sizes.expert_bytes,
+        expert_share=sizes.expert_share,
+        linear_flops_per_token=sizes.flops_per_token,
+        head_bytes=head_out * head_in * dtype_bytes,
         head_flops_per_token=2.0 * head_out * head_in,
         matrix_flops_per_second=rate,
         attention_flops_per_second=gpu.peak.bf16 or gpu.peak.fp16,
         bandwidth=gpu.memory_bandwidth_bytes_per_second,
-        kv_bytes_per_context_token=full,
-        window_kv_bytes_per_context_token=windowed,
-        window_tokens=window,
-        attention_flops_per_pair=pair,
-        activation_bytes_per_token=moved,
+        kv_bytes_per_context_token=reading.full,
+        window_kv_bytes_per_context_token=reading.windowed,
+        window_tokens=reading.window,
+        decode_flops_per_context_token=reading.decode_flops,
+        state_bytes=2.0 * state_bytes_per_sequence(architecture, gpu, config),
+        attention_flops_per_pair=reading.pair_flops,
+        activation_bytes_per_token=sizes.moved_bytes_per_token,
         reduce_bytes_per_token=architecture.hidden_size * 2.0,
         reduces=2.0 * layers if tp > 1 else 0.0,
         link_bandwidth=max(gpu.link.bandwidth_among(tp), _NO_LINK) * tp / (2.0 * max(tp - 1, 1)),
@@ -122,17 +184,6 @@ def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -
     )
 
 
-def _stored_bits(config: ResolvedConfig) -> float:
-    q = config.quantization
-    assert q is not None  # noqa: S101  (asked only for quantized weights)
-    if q.block is not None:
-        return q.weight_bits + 8.0 * q.scale_bytes / (q.block[0] * q.block[1])
-    if q.group_size is None:
-        return float(q.weight_bits)
-    zero = q.weight_bits if q.zero_points else 0
-    return q.weight_bits + (8.0 * q.scale_bytes + zero) / q.group_size
-
-
 def _matrix_rate(gpu: GPU, config: ResolvedConfig) -> float:
     sixteen = (gpu.peak.bf16 if config.dtype == "bfloat16" else gpu.peak.fp16) or gpu.peak.fp16
     if config.activation_bits == 8:
@@ -143,29 +194,78 @@ def _matrix_rate(gpu: GPU, config: ResolvedConfig) -> float:
     return sixteen
 
 
-def _attention(architecture: Architecture, tp: int, config: ResolvedConfig) -> tuple[float, float, float, float]:
-    """(KV bytes per context token of full layers, of windowed layers, window, FLOPs per query-key pair) per rank."""
-    full = windowed = pair = 0.0
-    window = 1.0
+@dataclass(slots=True)
+class _Reading:
+    """Per rank: cache bytes a decoding token reads per token of context (full, and within a window), the FLOPs of
+    decoding over a latent per token of context, and those of a prefill per query-key pair.
+    """
+
+    full: float = 0.0
+    windowed: float = 0.0
+    window: float = 1.0
+    decode_flops: float = 0.0
+    pair_flops: float = 0.0
+
+
+def _attention(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> _Reading:
+    tp = config.tensor_parallel_size
+    found = _Reading()
     for layer, count in architecture.distinct_layers():
-        mixer = layer.mixer
-        if not isinstance(mixer, Attention):
-            continue
-        heads = max(1, mixer.kv_heads // tp)
-        row = heads * (config.kv.row_bytes(mixer.head_dim) + config.kv.row_bytes(mixer.v_head_dim))
-        reach = mixer.window_tokens or mixer.chunk_tokens
-        if reach is None:
-            full += count * row
-        else:
-            windowed += count * row
-            window = max(window, float(reach))
-        pair += count * 2.0 * (mixer.heads / tp) * (mixer.head_dim + mixer.v_head_dim)
-    return full, windowed, window, pair
+        for mixer in layer.mixers:
+            if isinstance(mixer, Attention):
+                _add_attention(found, mixer, count, tp, config)
+            elif isinstance(mixer, LatentAttention):
+                _add_latent(found, mixer, count, tp, latent_row_bytes(mixer, gpu, config.kv))
+            elif isinstance(mixer, CompressedAttention):
+                _add_compressed(found, mixer, count, tp)
+    return found
+
+
+def _add_attention(found: _Reading, mixer: Attention, count: int, tp: int, config: ResolvedConfig) -> None:
+    heads = max(1, mixer.kv_heads // tp)
+    row = heads * (config.kv.row_bytes(mixer.head_dim) + config.kv.row_bytes(mixer.v_head_dim))
+    reach = mixer.window_tokens or mixer.chunk_tokens or (mixer.indexer.top_tokens if mixer.indexer else None)
+    if reach is None:
+        found.full += count * row
+    else:
+        found.windowed += count * row
+        found.window = max(found.window, float(reach))
+    if mixer.indexer is not None:
+        found.full += count * mixer.indexer.head_dim * 2.0
+    found.pair_flops += count * 2.0 * (mixer.heads / tp) * (mixer.head_dim + mixer.v_head_dim)
+
+
+def _add_latent(found: _Reading, mixer: LatentAttention, count: int, tp: int, row: float) -> None:
+    """Decoding works on the latent itself, for every head; a prefill on keys and values made from it."""
+    heads = mixer.heads / tp
+    found.pair_flops += count * 2.0 * heads * (mixer.nope_dim + mixer.rope_dim + mixer.v_head_dim)
+    if not mixer.sparse:
+        found.full += count * row
+        found.decode_flops += count * 2.0 * heads * (2 * mixer.latent_dim + mixer.rope_dim)
+        return
+    found.windowed += count * row
+    if mixer.indexer is not None:
+        found.window = max(found.window, float(mixer.indexer.top_tokens))
+        found.full += count * (mixer.indexer.head_dim + 4.0)
+        found.decode_flops += count * 2.0 * mixer.indexer.heads * mixer.indexer.head_dim
+
+
+def _add_compressed(found: _Reading, mixer: CompressedAttention, count: int, tp: int) -> None:
+    row = mixer.head_dim + mixer.rope_dim
+    found.windowed += count * row
+    found.window = max(found.window, float(mixer.window_tokens))
+    if mixer.indexer is not None:
+        found.full += count * (mixer.indexer.head_dim + 4.0) / mixer.ratio
+    elif mixer.ratio:
+        found.full += count * row / mixer.ratio
+    found.pair_flops += count * 4.0 * (mixer.heads / tp) * mixer.head_dim / max(mixer.ratio, 1)
 
 
 def _query_group(architecture: Architecture) -> float:
     """Query heads that share a KV head, mean over attention layers."""
-    mixers = [(layer.mixer, n) for layer, n in architecture.distinct_layers() if isinstance(layer.mixer, Attention)]
+    mixers = [
+        (mixer, n) for layer, n in architecture.distinct_layers() for mixer in layer.mixers if isinstance(mixer, Attention)
+    ]
     layers = sum(n for _, n in mixers)
     return sum(n * m.heads / m.kv_heads for m, n in mixers) / layers if layers else 1.0
 
@@ -211,7 +311,9 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     sampled = np.maximum(decode, 1.0)
     rate = c.compute * t["matrix_flops_per_second"]
     reading = c.weight_bandwidth * t["bandwidth"]
-    weights = t["weight_bytes"] / np.where(t["packed"] > 0, c.packed_bandwidth * t["bandwidth"], reading)
+    # Experts that at least one of the batch's tokens goes through, were they spread evenly.
+    touched = 1.0 - np.power(1.0 - t["expert_share"], tokens)
+    weights = (t["weight_bytes"] + t["expert_bytes"] * touched) / np.where(t["packed"] > 0, c.packed_bandwidth * t["bandwidth"], reading)
     linear = _corner(weights, t["linear_flops_per_token"] * tokens / rate)
     linear = linear + t["activation_bytes_per_token"] * tokens / reading
     head = _corner(t["head_bytes"] / reading, t["head_flops_per_token"] * sampled / rate)
@@ -220,7 +322,10 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     first = t["first_engine"] > 0
     # The first engine's kernel read a KV head once per query head, in part from cache.
     again = np.power(t["query_group"], c.kv_again_v0)
+    kv_bytes = kv_bytes + t["state_bytes"] * decode
     attention = kv_bytes * np.where(first, again / c.kv_bandwidth_v0, 1.0 / c.kv_bandwidth) / t["bandwidth"]
+    latent_flops = t["decode_flops_per_context_token"] * context * decode
+    attention = _corner(attention, latent_flops / (c.attention_compute * t["attention_flops_per_second"]))
     prefill_attention = t["attention_flops_per_pair"] * pairs / (c.attention_compute * t["attention_flops_per_second"])
     link = c.link_bandwidth * t["link_bandwidth"]
     latency = np.where(t["switched"] > 0, c.switch_latency, c.pcie_latency) * np.log2(t["tensor_parallel"])
