@@ -19,7 +19,7 @@ _FP8_CAPABILITY = (8, 9)
 _FLASHINFER_HEADS = (64, 128, 256, 512)
 # 512 fp8 elements, four float32 scales and 64 rotary elements in bfloat16 (`fp8_ds_mla`).
 _PACKED_LATENT_BYTES = 656
-COMPRESSED_BLOCK = 256
+_COMPRESSED_BLOCK = 256
 
 
 @lru_cache(maxsize=1024)
@@ -37,7 +37,7 @@ def preferred_block_size(architecture: Architecture, gpu: GPU, kv: KVDtype) -> i
 def _block_size(mixer: Mixer, architecture: Architecture, gpu: GPU, kv: KVDtype) -> int:
     major = gpu.compute_capability[0]
     if isinstance(mixer, CompressedAttention):
-        return COMPRESSED_BLOCK
+        return _COMPRESSED_BLOCK
     if isinstance(mixer, LatentAttention):
         if mixer.sparse:
             return 64

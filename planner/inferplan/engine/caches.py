@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from inferplan.engine.backends import COMPRESSED_BLOCK, latent_row_bytes, mixers_of
+from inferplan.engine.backends import latent_row_bytes, mixers_of
 from inferplan.engine.config import ResolvedConfig
 from inferplan.engine.kv import Kind, Members, Spec
 from inferplan.engine.kv_dtype import KVDtype
@@ -114,7 +114,7 @@ def _specs(mixer: Mixer, context: _Context, stored: KVDtype, state_page: int | N
         own = Spec(Kind.FULL, context.block_size, round(context.block_size * row), latent=True)
         return (*_indexer_specs(mixer.indexer, context, 1), own)
     if isinstance(mixer, CompressedAttention):
-        return _compressed_specs(mixer)
+        return _compressed_specs(mixer, context.block_size)
     if mixer.reads_other_cache:
         return ()
     page = round(context.block_size * _token_bytes(mixer, context, stored))
@@ -141,7 +141,7 @@ def _indexer_specs(indexer: Indexer | None, context: _Context, element_bytes: in
     return (Spec(Kind.FULL, context.block_size, context.block_size * row, latent=True),)
 
 
-def _compressed_specs(mixer: CompressedAttention) -> tuple[Spec, ...]:
+def _compressed_specs(mixer: CompressedAttention, full_block: int) -> tuple[Spec, ...]:
     """Window, compressed latents, the compressor's open groups and, where there is an indexer, the same for its keys."""
     nope = mixer.head_dim - mixer.rope_dim
     row = nope + 2 * mixer.rope_dim + nope // 64 + 1
@@ -150,13 +150,13 @@ def _compressed_specs(mixer: CompressedAttention) -> tuple[Spec, ...]:
         return tuple(specs)
     folds = 2 if mixer.overlapping else 1
     reach, block = (2 * mixer.ratio, mixer.ratio) if mixer.overlapping else (mixer.ratio, 8)
-    rows = COMPRESSED_BLOCK // mixer.ratio
+    rows = full_block // mixer.ratio
     if mixer.indexer is not None:
         width = mixer.indexer.head_dim
         key = width + 4 * math.ceil(width / _INDEX_SCALE_GROUP)
-        specs.append(Spec(Kind.FULL, COMPRESSED_BLOCK, _aligned(rows * key), latent=True))
+        specs.append(Spec(Kind.FULL, full_block, _aligned(rows * key), latent=True))
         specs.append(Spec(Kind.SLIDING, block, _aligned(block * 4 * 2 * folds * width), reach, latent=True))
-    specs.append(Spec(Kind.FULL, COMPRESSED_BLOCK, _aligned(rows * row), latent=True))
+    specs.append(Spec(Kind.FULL, full_block, _aligned(rows * row), latent=True))
     specs.append(Spec(Kind.SLIDING, block, _aligned(block * 4 * 2 * folds * mixer.head_dim), reach, latent=True))
     return tuple(specs)
 
@@ -174,10 +174,11 @@ def _state_spec(mixer: Recurrent, context: _Context, page: int | None) -> Spec:
 
 
 def state_bytes(mixer: Recurrent, context: _Context) -> int:
-    """Bytes of one sequence's state on one rank; drafted tokens lengthen the convolution's part."""
+    """Bytes of one sequence's state on one rank; drafted tokens lengthen the convolution's part (not Mamba 1's)."""
     groups = mixer.groups if mixer.groups % context.tp == 0 else context.tp
     channels = (mixer.conv_channels + groups * mixer.group_channels) // context.tp
-    rows = mixer.conv_kernel - 1 + context.speculative_tokens if mixer.conv_kernel else 0
+    drafted = context.speculative_tokens if mixer.kind is not RecurrentKind.MAMBA1 else 0
+    rows = mixer.conv_kernel - 1 + drafted if mixer.conv_kernel else 0
     element = context.state_bytes or DTYPE_BYTES.get(mixer.state_dtype or "", context.dtype_bytes)
     return rows * channels * context.dtype_bytes + mixer.heads // context.tp * mixer.state_per_head * element
 

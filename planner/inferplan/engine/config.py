@@ -44,6 +44,7 @@ class ResolvedConfig:
     `quantization`: how the weights are stored (None: in `dtype`); `weight_quantization`: its name, or the dtype's
     short name. `activation_bits`: the width the matrix units compute in on this GPU (16 where the kernel only
     unpacks weights). `block_size` in tokens. `state_dtype`: of recurrent states (None: as the model has it).
+    `expert_multiples`: what the width and the hidden size of experts are padded to.
     """
 
     version: str
@@ -63,6 +64,7 @@ class ResolvedConfig:
     block_size: int
     state_dtype: str | None
     speculative_tokens: int
+    expert_multiples: tuple[int, int]
     enforce_eager: bool
     enable_prefix_caching: bool
     async_scheduling: bool

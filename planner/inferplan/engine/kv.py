@@ -245,22 +245,24 @@ def _least_padding(values: list[int], least: int) -> int:
     return min(candidates, key=lambda size: (sum(-value % size for value in values), -size))
 
 
-def stage_groups(groups: tuple[Members, ...], first: int, count: int, request: Request) -> tuple[Group, ...]:
+def stage_groups(
+    groups: tuple[Members, ...], first: int, count: int, request: Request, *, packed: bool
+) -> tuple[Group, ...]:
     """The groups as a pipeline stage of layers `first` to `first + count - 1` holds them."""
     found = []
     for members in groups:
         mine = [spec for layer, spec in members if first <= layer < first + count]
-        found.append(_group(members[0][1], mine, request))
+        found.append(_group(members[0][1], mine, request, side_by_side=packed))
     return tuple(found)
 
 
-def _group(first: Spec, specs: list[Spec], request: Request) -> Group:
+def _group(first: Spec, specs: list[Spec], request: Request, *, side_by_side: bool) -> Group:
     total = sum(spec.page_size_bytes for spec in specs)
     pages = {spec.page_size_bytes for spec in specs}
     return Group(
         kind=first.kind,
         block_size=first.block_size,
-        page_size_bytes=total if len(pages) > 1 else first.page_size_bytes,
+        page_size_bytes=total if len(pages) > 1 or side_by_side else first.page_size_bytes,
         layers=len(specs),
         blocks_per_request=blocks_per_request(first, request),
         block_bytes=total,

@@ -163,6 +163,7 @@ def ranks_of(config: ResolvedConfig) -> Ranks:
         config.pipeline_parallel_size,
         config.data_parallel_size,
         config.enable_expert_parallel,
+        config.expert_multiples,
     )
 
 
@@ -190,7 +191,7 @@ def _smallest_stage(
     stages = pipeline_stages(len(architecture.layers), config.pipeline_parallel_size)
     counted = []
     for begin, count in stages:
-        groups = stage_groups(grouped, begin, count, request)
+        groups = stage_groups(grouped, begin, count, request, packed=packed)
         block = bytes_per_block(groups)
         if block:
             counted.append((max(0, available) // block, groups))

@@ -22,6 +22,12 @@ _MINIMUM_CAPABILITY = {
     "mxfp4": (8, 0),
     "nvfp4": (7, 5),
 }
+# Classes that vLLM dropped (its registry's `_PREVIOUSLY_SUPPORTED_MODELS`, 0.32), as far as a parser reads them.
+_LAST_VERSION = {
+    "BambaForCausalLM": (0, 23),
+    "MiniMaxText01ForCausalLM": (0, 23),
+    "MiniMaxM1ForCausalLM": (0, 23),
+}
 # Not built in from this version on; a plugin has to bring them.
 _PLUGIN_SINCE = {"bitsandbytes": (0, 32), "gguf": (0, 32)}
 
@@ -29,6 +35,7 @@ _PLUGIN_SINCE = {"bitsandbytes": (0, 32), "gguf": (0, 32)}
 def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> tuple[StartError, ...]:
     """Everything that can be refused without counting memory, in the order vLLM checks it."""
     return (
+        *_version_errors(architecture, config),
         *_context_errors(architecture, config),
         *_batch_errors(config),
         *_head_errors(architecture, config),
@@ -39,9 +46,17 @@ def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedC
     )
 
 
+def _version_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
+    last = _LAST_VERSION.get(architecture.name)
+    if last is None or parse_version(config.version) <= last:
+        return []
+    message = f"vLLM {config.version} serves {architecture.name} no more; {last[0]}.{last[1]} was the last that did."
+    return [StartError("ArchitectureRemoved", message, f"Use engine version {last[0]}.{last[1]} or older.")]
+
+
 def _context_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
     limit = architecture.max_position_embeddings
-    if config.max_model_len <= limit:
+    if config.max_model_len <= limit or not architecture.limits_context:
         return []
     message = f"max_model_len {config.max_model_len} is above the model's limit of {limit}."
     return [StartError("ContextAboveModelLimit", message, f"Set max_model_len to at most {limit}.")]
@@ -116,6 +131,9 @@ def _parallel_errors(architecture: Architecture, config: ResolvedConfig) -> list
     if config.enable_expert_parallel and not _moes(architecture):
         message = f"{architecture.name} has no experts, so expert parallelism can't be enabled."
         errors.append(StartError("ExpertParallelWithoutExperts", message, "Leave expert parallelism off."))
+    if config.pipeline_parallel_size > 1 and not architecture.pipelined:
+        message = f"{architecture.name} can't be split into pipeline stages."
+        errors.append(StartError("PipelineNotSupported", message, "Set pipeline_parallel_size 1."))
     if config.pipeline_parallel_size > len(architecture.layers):
         message = f"pipeline_parallel_size {config.pipeline_parallel_size} is above {len(architecture.layers)} layers."
         errors.append(StartError("PipelineDeeperThanModel", message, "Use a smaller pipeline_parallel_size."))

@@ -51,6 +51,7 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
         block_size=config.block_size or preferred_block_size(architecture, gpu, kv),
         state_dtype=_state_dtype(config),
         speculative_tokens=config.speculative_tokens,
+        expert_multiples=_expert_multiples(quantization, gpu),
         enforce_eager=config.enforce_eager,
         enable_prefix_caching=_prefix_caching(config, architecture, facts),
         async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
@@ -68,6 +69,13 @@ def _kv_dtype(
     if gpu.vendor == "NVIDIA" and gpu.compute_capability[0] in architecture.fp8_cache_capabilities:
         declared = declared or "fp8_e4m3"
     return kv_dtype_named(config.kv_cache_dtype, dtype, declared)
+
+
+def _expert_multiples(quantization: Quantization | None, gpu: GPU) -> tuple[int, int]:
+    """MXFP4 experts are padded as their kernel wants: Triton's (Hopper) 64, Marlin's and TensorRT-LLM's 128 and 256."""
+    if quantization is None or quantization.method != "mxfp4" or gpu.vendor != "NVIDIA":
+        return 1, 1
+    return (64, 1) if gpu.compute_capability[0] == 9 else (128, 256)
 
 
 def _state_dtype(config: EngineConfig) -> str | None:

@@ -12,7 +12,7 @@ tables (buffers, below 0.1 %).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from inferplan.model import (
@@ -28,21 +28,28 @@ from inferplan.model import (
     Quantization,
     Shard,
     Vector,
+    head_scheme,
     quantization_of_matrix,
     stored_bytes,
 )
 
+# vLLM refines blocks of scales down to this side, no further.
+_LEAST_BLOCK = 32
 _VOCAB_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """How a model is spread: `expert_parallel` shares out whole experts over TP × DP ranks."""
+    """How a model is spread: `expert_parallel` shares out whole experts over TP × DP ranks.
+
+    `expert_multiples`: (width, hidden size) that experts are padded to multiples of, where their kernel wants that.
+    """
 
     tp: int
     pp: int = 1
     dp: int = 1
     expert_parallel: bool = False
+    expert_multiples: tuple[int, int] = (1, 1)
 
     @property
     def expert_ranks(self) -> int:
@@ -92,7 +99,21 @@ def rank_matrices(part: Mixer | Channel, ranks: Ranks) -> tuple[tuple[Matrix, tu
     if not isinstance(part, MoE):
         return own
     held = ranks.experts_held(part)
-    return (*own, *((m, rank_shape(m, ranks.expert_tp), held) for m in part.expert_matrices))
+    return (*own, *((m, _expert_shape(m, part, ranks), held) for m in part.expert_matrices))
+
+
+def _expert_shape(matrix: Matrix, moe: MoE, ranks: Ranks) -> tuple[int, int]:
+    """(out, in) features of an expert's matrix as allocated."""
+    out, inner = rank_shape(matrix, ranks.expert_tp)
+    least = moe.least_rank_width if ranks.expert_tp > 1 else 1
+    wide, hidden = ranks.expert_multiples
+    if matrix.shard is Shard.ROW:
+        return _padded(out, hidden), _padded(max(inner, least), wide)
+    return _padded(max(out, least), wide), _padded(inner, hidden)
+
+
+def _padded(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple
 
 
 def matrix_bytes(
@@ -100,7 +121,7 @@ def matrix_bytes(
 ) -> float:
     """Bytes of a matrix of this shape on one rank, with its bias and scales."""
     element = DTYPE_BYTES.get(matrix.dtype or "", dtype_bytes)
-    bias = (matrix.out_features if matrix.shard is Shard.ROW else shape[0]) * element if matrix.bias else 0
+    bias = shape[0] * element if matrix.bias else 0
     return stored_bytes(*shape, quantization, element) + bias
 
 
@@ -116,7 +137,9 @@ def weights_bytes_per_rank(
     outer = sum(matrix_bytes(m, rank_shape(m, tp), None, dtype_bytes) for m in architecture.outer)
     first = embedding + outer
     # A tied LM head is the embedding itself; on its own pipeline stage it is a copy.
-    head = 0.0 if architecture.tied_embeddings and pp == 1 else embedding
+    head = 0.0 if architecture.tied_embeddings and pp == 1 else _head_bytes(architecture, tp, quantization, dtype_bytes)
+    if architecture.embeds_everywhere and pp > 1:
+        head += embedding
     last = head + _vector_bytes(architecture.vectors, tp, dtype_bytes)
     stages = []
     for index, (begin, count) in enumerate(pipeline_stages(len(architecture.layers), pp)):
@@ -125,6 +148,12 @@ def weights_bytes_per_rank(
         total += last if index == pp - 1 else 0
         stages.append(total)
     return round(max(stages))
+
+
+def _head_bytes(architecture: Architecture, tp: int, quantization: Quantization | None, dtype_bytes: int) -> float:
+    """The LM head is quantized only where the checkpoint lists it by name."""
+    head = Matrix("lm_head", architecture.vocab_size, architecture.hidden_size, Shard.VOCAB)
+    return matrix_bytes(head, rank_shape(head, tp), head_scheme(quantization), dtype_bytes)
 
 
 def pipeline_stages(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
@@ -160,11 +189,22 @@ def _one_layer(
         for matrix, shape, copies in rank_matrices(part, ranks):
             if not matrix.shared:
                 held = quantization_of_matrix(matrix, index, quantization)
+                if isinstance(part, MoE) and held is not None and held.block is not None:
+                    held = _refined(held, part, shape, ranks)
                 total += copies * matrix_bytes(matrix, shape, held, dtype_bytes)
     if quantization is not None and quantization.cache_scales:
         # A scale for K and one for V, float32.
         total += sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, Attention | LatentAttention))
     return total
+
+
+def _refined(held: Quantization, moe: MoE, shape: tuple[int, int], ranks: Ranks) -> Quantization:
+    """Blocks of scales that an expert's part on a rank doesn't fill are cut into smaller ones that it does."""
+    width = moe.intermediate_size // ranks.expert_tp
+    if held.block is None or width % held.block[0] == 0:
+        return held
+    side = math.gcd(*held.block, *shape)
+    return replace(held, block=(side, side)) if side >= _LEAST_BLOCK else held
 
 
 def _vector_bytes(vectors: tuple[Vector, ...], tp: int, dtype_bytes: int) -> float:

@@ -20,7 +20,7 @@ from inferplan.model.architecture import (
 )
 from inferplan.model.facts import ModelFacts
 from inferplan.model.parse import parse_architecture
-from inferplan.model.quantization import is_ignored, quantization_named
+from inferplan.model.quantization import head_scheme, is_ignored, quantization_named
 from inferplan.model.size import DTYPE_BYTES, quantization_of_matrix, stored_bytes
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "RecurrentKind",
     "Shard",
     "Vector",
+    "head_scheme",
     "is_ignored",
     "parse_architecture",
     "quantization_named",

@@ -183,7 +183,8 @@ class DenseMLP:
 @dataclass(frozen=True, slots=True)
 class MoE:
     """Mixture of experts: a token goes through `experts_per_token` of `experts`, and through what `matrices` holds
-    (router, shared experts). `expert_matrices`: those of one expert, whose width is `intermediate_size`.
+    (router, shared experts). `expert_matrices`: those of one expert, whose width is `intermediate_size`, and on a rank
+    that holds a part of it at least `least_rank_width`.
     """
 
     experts: int
@@ -192,6 +193,7 @@ class MoE:
     expert_matrices: tuple[Matrix, ...]
     matrices: tuple[Matrix, ...]
     vectors: tuple[Vector, ...] = ()
+    least_rank_width: int = 1
 
 
 Channel = DenseMLP | MoE
@@ -243,6 +245,8 @@ class Architecture:
 
     `name`: the class in config.json `architectures`. `dtype`: `bfloat16`, `float16` or `float32`.
     `original_position_embeddings`: the context a LongRoPE model was trained with before it was stretched, else None.
+    `embeds_everywhere`: each pipeline stage holds the token embedding. `pipelined`: False where it can't be split in stages. `limits_context`: False where the config states no
+    length: `max_position_embeddings` is then only what vLLM serves unless told otherwise.
     `outer`: matrices outside the layers except the token embedding and LM head (position tables, a vision tower, …).
     `bidirectional_prefix`: the tokens of an image attend to each other. `largest_graph`: the largest batch that CUDA
     graphs are captured for, where the family has one of its own. `fp8_cache_capabilities`: major compute capabilities on
@@ -258,6 +262,9 @@ class Architecture:
     dtype: str
     quantization: Quantization | None = None
     lm_head_bias: bool = False
+    embeds_everywhere: bool = False
+    pipelined: bool = True
+    limits_context: bool = True
     outer: tuple[Matrix, ...] = ()
     vectors: tuple[Vector, ...] = ()
     original_position_embeddings: int | None = None

@@ -29,10 +29,14 @@ _STATED_SCALED = ("default", "su", "longrope", "llama3", "mrope")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`limit_tokens`: the longest context. `original_tokens`: LongRoPE's length before stretching, else None."""
+    """`limit_tokens`: the longest context. `original_tokens`: LongRoPE's length before stretching, else None.
+
+    `is_stated`: False where the config states no length and the family's default stands in.
+    """
 
     limit_tokens: int
     original_tokens: int | None
+    is_stated: bool = True
 
 
 def context_of(fields: Fields, by_default: int | None = None) -> Context:
@@ -41,11 +45,10 @@ def context_of(fields: Fields, by_default: int | None = None) -> Context:
     Raises InvalidModelConfig where there is no length or one makes no sense.
     """
     present = [fields.size(name) for name in _LENGTHS if fields.values.get(name) is not None]
-    if not present and by_default is not None:
-        present = [by_default]
-    if not present:
+    stated = fields.optional("model_max_length") or (min(present) if present else None)
+    limit = stated or by_default
+    if limit is None:
         raise InvalidModelConfig(f"config.json: {_LENGTHS[0]} is missing")
-    limit = fields.size("model_max_length", default=min(present))
     original: int | None = None
     for section in _rope_sections(fields):
         kind = section.get("rope_type") or section.get("type") or "default"
@@ -54,7 +57,7 @@ def context_of(fields: Fields, by_default: int | None = None) -> Context:
         elif kind not in _STATED_SCALED and not _is_gemma3(fields):
             limit = _scaled(limit, str(kind), section)
             break  # all layer types are scaled alike
-    return Context(limit, original)
+    return Context(limit, original, stated is not None)
 
 
 def _is_gemma3(fields: Fields) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Attention, Channel, DenseMLP, Layer, Matrix, Recurrent, Shard, Vector
+from inferplan.model.architecture import Attention, Channel, DenseMLP, Layer, Matrix, MoE, Recurrent, Shard, Vector
 from inferplan.model.fields import Fields
 from inferplan.model.latents import latent_attention
 from inferplan.model.mixtures import deepseek_experts, dense_first, granite_experts, qwen_experts
@@ -54,7 +54,7 @@ def mamba(fields: Fields) -> Outline:
             bias=fields.flag("use_bias", default=False),
         )
     )
-    return _state_only(fields, hidden, mixer)
+    return replace(_state_only(fields, hidden, mixer), embeds_everywhere=True)
 
 
 def mamba_2(fields: Fields) -> Outline:
@@ -73,7 +73,7 @@ def mamba_2(fields: Fields) -> Outline:
             bias=fields.flag("use_bias", default=False),
         )
     )
-    return _state_only(fields, hidden, mixer)
+    return replace(_state_only(fields, hidden, mixer), pipelined=False)
 
 
 def _state_only(fields: Fields, hidden: int, mixer: Recurrent) -> Outline:
@@ -122,7 +122,7 @@ def jamba(fields: Fields) -> Outline:
         )
         for i in range(layer_count(fields))
     )
-    return Outline(h.hidden, layers, vectors=norms(h.hidden))
+    return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True)
 
 
 def _mamba2_of(fields: Fields, hidden: int, inner: int | None = None, *, normed: bool = True) -> Recurrent:
@@ -166,7 +166,7 @@ def granite_hybrid(fields: Fields) -> Outline:
     if fields.optional("num_local_experts"):
         channels = (granite_experts(fields), shared)
     layers = tuple(Layer((_kind(mixers, kind),), channels, norms(h.hidden, h.hidden)) for kind in kinds)
-    return Outline(h.hidden, layers, vectors=norms(h.hidden))
+    return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True)
 
 
 def _kind(mixers: dict[str, Attention | Recurrent], kind: str) -> Attention | Recurrent:
@@ -218,7 +218,7 @@ def zamba2(fields: Fields) -> Outline:
             continue
         layers.append(_zamba_layer(fields, hidden, mixer, shared=used >= blocks))
         used += 1
-    return Outline(hidden, tuple(layers), vectors=norms(hidden), tied_by_default=True)
+    return Outline(hidden, tuple(layers), vectors=norms(hidden), tied_by_default=True, pipelined=False)
 
 
 def _zamba_layer(fields: Fields, hidden: int, mixer: Recurrent, *, shared: bool) -> Layer:
@@ -287,7 +287,8 @@ def nemotron_h(fields: Fields) -> Outline:
     unknown = sorted(set(pattern) - set(made))
     if unknown:
         raise InvalidModelConfig(f"config.json: hybrid_override_pattern has {unknown}; known: {', '.join(made)}")
-    return Outline(hidden, tuple(made[sign] for sign in pattern), vectors=norms(hidden))
+    layers = tuple(made[sign] for sign in pattern)
+    return Outline(hidden, layers, vectors=norms(hidden), embeds_everywhere=True)
 
 
 def _nemotron_pattern(fields: Fields) -> str:
@@ -372,7 +373,7 @@ def _gated_delta_decoder(fields: Fields, *, split: bool) -> Outline:
         return gated_mlp(h.hidden, fields.size("intermediate_size"), _NO_BIASES)
 
     layers = tuple(block(_kind(mixers, kind), channel(i), h.hidden, h.hidden) for i, kind in enumerate(kinds))
-    return Outline(h.hidden, layers, vectors=norms(h.hidden))
+    return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True)
 
 
 def lfm2(fields: Fields) -> Outline:
@@ -396,7 +397,7 @@ def lfm2(fields: Fields) -> Outline:
         for i, kind in enumerate(kinds)
     )
     tied = fields.flag("tie_embedding", default=True)
-    return Outline(h.hidden, layers, vectors=norms(h.hidden), tied_by_default=tied)
+    return Outline(h.hidden, layers, vectors=norms(h.hidden), tied_by_default=tied, embeds_everywhere=True)
 
 
 def _lfm2_width(fields: Fields) -> int:
@@ -453,14 +454,17 @@ def kimi_linear(fields: Fields) -> Outline:
     return Outline(hidden, layers, vectors=norms(*(hidden,) * (1 + outer)))
 
 
-def _kimi_experts(fields: Fields, hidden: int) -> Channel:
+def _kimi_experts(fields: Fields, hidden: int) -> MoE:
     inner = fields.optional("routed_expert_hidden_size")
-    base = deepseek_experts(fields, prefix="block_sparse_moe", names=("w1", "w3", "w2"), corrected=True, expert_hidden=inner)
+    base = deepseek_experts(
+        fields, prefix="block_sparse_moe", names=("w1", "w3", "w2"), corrected=True, expert_hidden=inner
+    )
+    base = replace(base, least_rank_width=256)
     if inner is None:
         return base
     around = (
-        Matrix("block_sparse_moe.routed_expert_down_proj", inner, hidden, Shard.REPLICATED),
-        Matrix("block_sparse_moe.routed_expert_up_proj", hidden, inner, Shard.REPLICATED),
+        Matrix("block_sparse_moe.routed_expert_down_proj", inner, hidden, Shard.REPLICATED, quantizable=False),
+        Matrix("block_sparse_moe.routed_expert_up_proj", hidden, inner, Shard.REPLICATED, quantizable=False),
     )
     normed = norms(inner) if fields.flag("latent_moe_use_norm", default=False) else ()
     return replace(base, matrices=(*base.matrices, *around), vectors=(*base.vectors, *normed))

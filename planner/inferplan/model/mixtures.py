@@ -32,20 +32,21 @@ def _decoder(
     *,
     layer_norms: int = 2,
     width: int = 1,
+    embeds_everywhere: bool = False,
 ) -> Outline:
     """Normed attention and normed feed-forwards; `width`: elements of a norm per hidden element (2 with a bias)."""
     hidden = fields.size("hidden_size")
     layers = tuple(
         Layer((mixers(i),), channels(i), norms(*(hidden * width,) * layer_norms)) for i in range(layer_count(fields))
     )
-    return Outline(hidden, layers, vectors=norms(hidden * width))
+    return Outline(hidden, layers, vectors=norms(hidden * width), embeds_everywhere=embeds_everywhere)
 
 
 def mixtral(fields: Fields) -> Outline:
     h = heads_of(fields)
     mixer = attention(h, Biases(), window=fields.window())
     experts = mixture(_mixtral_experts(fields))
-    return _decoder(fields, lambda _: mixer, lambda _: (experts,))
+    return _decoder(fields, lambda _: mixer, lambda _: (experts,), embeds_everywhere=True)
 
 
 def _mixtral_experts(fields: Fields, **more: object) -> Experts:
@@ -65,21 +66,21 @@ def phimoe(fields: Fields) -> Outline:
     with_bias = fields.flag("attention_bias", default=False)
     mixer = attention(heads_of(fields), Biases(with_bias, with_bias), window=fields.window())
     experts = mixture(_mixtral_experts(fields))
-    outline = _decoder(fields, lambda _: mixer, lambda _: (experts,), width=2)
+    outline = _decoder(fields, lambda _: mixer, lambda _: (experts,), width=2, embeds_everywhere=True)
     return replace(outline, lm_head_bias=fields.flag("lm_head_bias", default=False))
 
 
 def qwen2_moe(fields: Fields) -> Outline:
     """A shared expert behind a gate of its own in every layer of experts; biases of Q, K and V."""
     mixer = attention(heads_of(fields), Biases(qkv=fields.flag("qkv_bias", default=True)))
-    return _decoder(fields, lambda _: mixer, _qwen_channels(fields))
+    return _decoder(fields, lambda _: mixer, _qwen_channels(fields), embeds_everywhere=True)
 
 
 def qwen3_moe(fields: Fields) -> Outline:
     h = heads_of(fields)
     biases = Biases(qkv=fields.flag("attention_bias", default=False))
     mixer = attention(h, biases, vectors=norms(h.head_dim, h.head_dim))
-    return _decoder(fields, lambda _: mixer, _qwen_channels(fields))
+    return _decoder(fields, lambda _: mixer, _qwen_channels(fields), embeds_everywhere=True)
 
 
 def _qwen_channels(fields: Fields) -> Callable[[int], tuple[Channel, ...]]:
@@ -217,7 +218,7 @@ def gpt_oss(fields: Fields) -> Outline:
         )
     )
     windows = [fields.window() if kind == "sliding_attention" else None for kind in kinds]
-    outline = _decoder(fields, lambda i: mixers[windows[i]], lambda _: (experts,))
+    outline = _decoder(fields, lambda i: mixers[windows[i]], lambda _: (experts,), embeds_everywhere=True)
     return replace(outline, largest_graph=1024)
 
 
@@ -226,7 +227,8 @@ def granite_moe(fields: Fields) -> Outline:
     shared = fields.optional("shared_intermediate_size") or 0
     experts = granite_experts(fields)
     dense = gated_mlp(fields.size("hidden_size"), shared, Biases(), "shared_mlp") if shared else None
-    return _decoder(fields, lambda _: mixer, lambda _: (experts,) if dense is None else (experts, dense))
+    channels: tuple[Channel, ...] = (experts,) if dense is None else (experts, dense)
+    return _decoder(fields, lambda _: mixer, lambda _: channels, embeds_everywhere=True)
 
 
 def granite_experts(fields: Fields) -> MoE:
@@ -245,7 +247,7 @@ def olmoe(fields: Fields) -> Outline:
             fields.size("intermediate_size"),
         )
     )
-    return _decoder(fields, lambda _: mixer, lambda _: (experts,))
+    return _decoder(fields, lambda _: mixer, lambda _: (experts,), embeds_everywhere=True)
 
 
 def llama4(fields: Fields) -> Outline:
@@ -289,7 +291,7 @@ def mimo_v2(fields: Fields) -> Outline:
     if windowed is None:
         raise InvalidModelConfig("config.json: hybrid_layer_pattern is missing")
     expert_layers = fields.numbers("moe_layer_freq") or ()
-    experts = deepseek_experts(fields)
+    experts = deepseek_experts(fields, router_dtype="float32")
     dense = gated_mlp(hidden, fields.size("intermediate_size"), Biases())
     return _decoder(
         fields,
@@ -393,6 +395,7 @@ def gemma4(fields: Fields) -> Outline:
         outer=outer,
         vectors=norms(hidden, *((per_layer,) if per_layer else ())),
         tied_by_default=True,
+        embeds_everywhere=True,
         bidirectional_prefix=fields.text("use_bidirectional_attention") == "vision",
     )
 

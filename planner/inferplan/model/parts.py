@@ -19,7 +19,8 @@ _MAX_LAYERS = 2048
 class Outline:
     """What a family's parser yields; the rest of an Architecture is read the same way for all.
 
-    `context_by_default`: tokens, for families whose configs need not state a length. The last three as in Architecture.
+    `context_by_default`: tokens, for families whose configs need not state a length. `embeds_everywhere`, `pipelined` and the
+    last three as in Architecture.
     """
 
     hidden_size: int
@@ -28,6 +29,8 @@ class Outline:
     vectors: tuple[Vector, ...] = ()
     tied_by_default: bool = False
     lm_head_bias: bool = False
+    embeds_everywhere: bool = False
+    pipelined: bool = True
     context_by_default: int | None = None
     bidirectional_prefix: bool = False
     largest_graph: int | None = None

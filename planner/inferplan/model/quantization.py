@@ -24,8 +24,8 @@ _NAMED = {
     "gptq": Quantization("gptq", 4, 16, group_size=128, zero_points=True),
     "gptq-int8": Quantization("gptq-int8", 8, 16, group_size=128, zero_points=True),
     "mxfp4": Quantization("mxfp4", 4, 16, group_size=32, scale_bytes=1),
-    "nvfp4": Quantization("nvfp4", 4, 4, group_size=16, scale_bytes=1, cache_scales=True),
-    "nvfp4-w4a16": Quantization("nvfp4", 4, 16, group_size=16, scale_bytes=1, cache_scales=True),
+    "nvfp4": Quantization("nvfp4", 4, 4, group_size=16, scale_bytes=1, per_tensor=True, cache_scales=True),
+    "nvfp4-w4a16": Quantization("nvfp4", 4, 16, group_size=16, scale_bytes=1, per_tensor=True, cache_scales=True),
     # NF4 with double quantization: 64-element blocks, 8-bit absmax.
     "bitsandbytes": Quantization("bitsandbytes", 4, 16, group_size=64, scale_bytes=1),
     # Q4_K_M averages 4.8 bits per weight (llama.cpp's table); other GGUF types differ.
@@ -95,11 +95,17 @@ def quantization_of(
     if isinstance(section, Mapping):
         found = _of_section(section)
         return _with_narrow_experts(found, section, config) if config.get("expert_dtype") else found
-    if hf_quant_config is not None:
-        inner = hf_quant_config.get("quantization")
-        if isinstance(inner, Mapping):
-            return _modelopt(inner)
-    return None
+    inner = modelopt_section(hf_quant_config or {})
+    return _modelopt(inner) if inner is not None else None
+
+
+def modelopt_section(hf_quant_config: Mapping[str, object]) -> Mapping[str, object] | None:
+    """What hf_quant_config.json says, as far as vLLM heeds it: only where it names ModelOpt as its producer."""
+    inner = hf_quant_config.get("quantization")
+    producer = hf_quant_config.get("producer")
+    if not isinstance(inner, Mapping) or not isinstance(producer, Mapping) or producer.get("name") != "modelopt":
+        return None
+    return inner
 
 
 def _with_narrow_experts(
@@ -320,6 +326,14 @@ def scheme_of(name: str, quantization: Quantization) -> Quantization | None:
     return quantization
 
 
+def head_scheme(quantization: Quantization | None) -> Quantization | None:
+    """How the LM head is quantized: only where the checkpoint lists it by name."""
+    if quantization is None:
+        return None
+    listed = [(quantization.only, quantization), *quantization.others]
+    return next((scheme for names, scheme in listed if "lm_head" in names), None)
+
+
 def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
     """Whether a module is on the list: `re:` patterns, `*` globs, or a run of its name's components.
 
@@ -333,7 +347,7 @@ def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
     return any(run in runs for run in own) or any(pattern.match(name) for pattern in patterns)
 
 
-_LAYERS = re.compile(r"(?:(?:model|language_model)\.)+(?=layers\.)")
+_LAYERS = re.compile(r"(?:(?:model|language_model|backbone)\.)+(?=layers\.)")
 
 
 @lru_cache(maxsize=256)

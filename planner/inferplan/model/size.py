@@ -1,8 +1,7 @@
 """How large a checkpoint is as it is stored: parameters and bytes, no padding, no replication.
 
 A quantized weight of `b` bits costs b/8 bytes plus its share of a scale (and zero point): per group of inputs, per
-block, per output channel or per tensor. Not counted: GPTQ's g_idx (32/b ÷ outputs: below 0.3 %), NVFP4's scale of the
-whole tensor.
+block, per output channel or per tensor. Not counted: GPTQ's g_idx (32/b ÷ outputs: below 0.3 %).
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ def _scale_bytes(out: int, inner: int, q: Quantization) -> float:
     if q.block is not None:
         rows, columns = q.block
         return math.ceil(out / rows) * math.ceil(inner / columns) * q.scale_bytes
+    of_tensor = 2 * 4 if q.per_tensor else 0  # a weight scale and an input scale, float32
     if q.group_size is None:
-        return out * q.scale_bytes if not q.per_tensor else 2 * 4  # a weight scale and an input scale, float32
-    groups = out * math.ceil(inner / q.group_size)
+        return of_tensor or out * q.scale_bytes
     zero_bits = q.weight_bits if q.zero_points else 0
-    return groups * (q.scale_bytes + zero_bits / 8)
+    return of_tensor + out * max(1, inner // q.group_size) * (q.scale_bytes + zero_bits / 8)
 
 
 def checkpoint_parameters(architecture: Architecture) -> int:
