@@ -2,7 +2,8 @@
 
     python hack/bundle_models.py FOLDER
 
-Kept: the fields that shape a model. Dropped: token ids, initialisers, generation settings, local paths.
+Kept: the fields that shape a model, and a quantization's producer by name (vLLM heeds some files only with it).
+Dropped: token ids, initialisers, generation settings, local paths, versions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 OUT = Path(__file__).parents[1] / "planner/inferplan/model/data/models.json"
 DROPPED_PARTS = ("token_id", "initializer", "dropout", "_name_or_path", "transformers_version", "use_cache", "auto_map")
-DROPPED = {"bos_token", "eos_token", "task_specific_params", "id2label", "label2id", "pretraining_tp", "producer"}
+DROPPED = {"bos_token", "eos_token", "task_specific_params", "id2label", "label2id", "pretraining_tp", "version", "tools"}
 
 
 def slim(value: object) -> object:

@@ -72,10 +72,17 @@ def _kv_dtype(
 
 
 def _expert_multiples(quantization: Quantization | None, gpu: GPU) -> tuple[int, int]:
-    """MXFP4 experts are padded as their kernel wants: Triton's (Hopper) 64, Marlin's and TensorRT-LLM's 128 and 256."""
-    if quantization is None or quantization.method != "mxfp4" or gpu.vendor != "NVIDIA":
+    """Experts are padded as their kernel wants: MXFP4 ones to 64 (Triton's, on Hopper), else to 128 and 256 (Marlin's,
+    TensorRT-LLM's); unquantized ones on Blackwell to 128 (TensorRT-LLM's).
+    """
+    major = gpu.compute_capability[0]
+    if gpu.vendor != "NVIDIA":
         return 1, 1
-    return (64, 1) if gpu.compute_capability[0] == 9 else (128, 256)
+    if quantization is None:
+        return (128, 1) if major == 10 else (1, 1)
+    if quantization.method != "mxfp4":
+        return 1, 1
+    return (64, 1) if major == 9 else (128, 256)
 
 
 def _state_dtype(config: EngineConfig) -> str | None:

@@ -138,7 +138,7 @@ def weights_bytes_per_rank(
     first = embedding + outer
     # A tied LM head is the embedding itself; on its own pipeline stage it is a copy.
     head = 0.0 if architecture.tied_embeddings and pp == 1 else _head_bytes(architecture, tp, quantization, dtype_bytes)
-    if architecture.embeds_everywhere and pp > 1:
+    if architecture.embeds_everywhere and pp > 1 and not architecture.tied_embeddings:
         head += embedding
     last = head + _vector_bytes(architecture.vectors, tp, dtype_bytes)
     stages = []
