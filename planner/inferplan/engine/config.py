@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from inferplan.engine.kv_dtype import KVDtype
 from inferplan.engine.versions import facts_of
 from inferplan.model import Quantization
 
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+
+class ExpertKernel(Enum):
+    """What computes experts: the multiples that it pads their width and hidden size to (vLLM 0.32 `fused_moe/oracle`)."""
+
+    UNPADDED = (1, 1)
+    TENSORRT = (128, 1)  # unquantized on Blackwell, where scores are corrected by a bias
+    MXFP4_TRITON = (64, 1)
+    MXFP4_PADDED = (128, 256)  # Marlin, TensorRT-LLM
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +54,7 @@ class ResolvedConfig:
     `quantization`: how the weights are stored (None: in `dtype`); `weight_quantization`: its name, or the dtype's
     short name. `activation_bits`: the width the matrix units compute in on this GPU (16 where the kernel only
     unpacks weights). `block_size` in tokens. `state_dtype`: of recurrent states (None: as the model has it).
-    `expert_multiples`: what the width and the hidden size of experts are padded to.
+    `expert_kernel`: what computes experts, if there are any.
     """
 
     version: str
@@ -64,7 +74,7 @@ class ResolvedConfig:
     block_size: int
     state_dtype: str | None
     speculative_tokens: int
-    expert_multiples: tuple[int, int]
+    expert_kernel: ExpertKernel
     enforce_eager: bool
     enable_prefix_caching: bool
     async_scheduling: bool

@@ -5,12 +5,12 @@
 
 Weights and KV counts are exact. The three middle terms come from a profiling run that only a GPU can make; here:
 
-    activation = max( (3·I/tp + 4·H) · T · b ,  logit_bytes · S · V + 3 · H · T · b )
+    activation = max( (W + 4·H·streams) · T · b ,  logit_bytes · S · V + 3 · H · T · b ) + indexer workspace
     graphs     = (0.20 + 0.0019 · √(layers · H)) GiB · (capture sizes / 51)
 
-with T = max_num_batched_tokens, S = max_num_seqs, V padded vocabulary, I intermediate and H hidden size, b bytes per
-element. The first branch is a gated feed-forward's live tensors, the second the sampler's profiling pass (logits in
-model dtype and float32, and their sorted copy). Read off 19 published start-up logs of vLLM 0.15–0.19 on H100
+with T = max_num_batched_tokens, S = max_num_seqs, V padded vocabulary, W the live elements of the widest feed-forward
+(3·I/tp of a gated one of intermediate size I), H hidden size, b bytes per element. The first branch is that
+feed-forward, the second the sampler's profiling pass (logits in model dtype and float32, and their sorted copy). Read off 19 published start-up logs of vLLM 0.15–0.19 on H100
 (granite-3.1, CodeLlama-7b, phi-2, Llama-3.1-8B, Qwen2.5-7B, Qwen3-8B/14B, Gemma 2): activation within 5 %.
 Known to be wrong: first start with a cold compile cache (activation up to several GiB higher), vision towers,
 other processes on the card, TP over PCIe (one log only).
@@ -39,7 +39,7 @@ from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
 from inferplan.engine.weights import Ranks, padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
-from inferplan.model import DTYPE_BYTES, Architecture, Channel, CompressedAttention, MoE
+from inferplan.model import DTYPE_BYTES, Architecture, Channel, CompressedAttention, LatentAttention, MoE
 
 _GIB = 2**30
 # 90 % interval of the KV budget, from published start-up logs other than those the terms above were read off
@@ -47,6 +47,7 @@ _GIB = 2**30
 # what a log does not state (another process, an older default) only ever takes memory away.
 _BUDGET_SHORT_BYTES = round(3.1 * _GIB)
 _BUDGET_OVER_BYTES = round(0.1 * _GIB)
+_GATHERED_CONTEXTS = 40
 _FULL_CAPTURE_SIZES = 51  # 1, 2, 4, 8..248 by 8, 256..512 by 16
 
 
@@ -103,9 +104,11 @@ def activation_bytes(architecture: Architecture, config: ResolvedConfig) -> int:
     element = DTYPE_BYTES[config.dtype]
     tokens = min(config.max_num_batched_tokens, config.max_num_seqs * config.max_model_len)
     hidden = architecture.hidden_size
-    layer = (3 * _widest(architecture, config.tensor_parallel_size) + 4 * hidden) * tokens * element
+    streams = 4 * hidden * architecture.residual_streams
+    layer = (_widest(architecture, ranks_of(config)) + streams) * tokens * element
     logits = facts_of(config.version).logit_bytes * config.max_num_seqs * padded_vocab(architecture.vocab_size)
-    return round(max(layer, logits + 3 * hidden * tokens * element))
+    peak = max(layer, logits + 3 * hidden * tokens * element)
+    return round(peak + _sparse_workspace(architecture) * config.max_model_len)
 
 
 def graph_bytes(architecture: Architecture, config: ResolvedConfig) -> int:
@@ -147,13 +150,27 @@ def _blocks_held(group: KVGroup, tokens: float) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _widest(architecture: Architecture, tp: int) -> float:
-    """Elements per token of the widest feed-forward on a rank (of experts: those a token goes through)."""
-    return max((_width(c, tp) for layer, _ in architecture.distinct_layers() for c in layer.channels), default=0.0)
+def _widest(architecture: Architecture, ranks: Ranks) -> float:
+    """Elements per token that are live in the widest feed-forward on a rank."""
+    channels = (c for layer, _ in architecture.distinct_layers() for c in layer.channels)
+    return max((_live_elements(c, architecture.hidden_size, ranks) for c in channels), default=0.0)
 
 
-def _width(channel: Channel, tp: int) -> float:
-    return channel.intermediate_size * (channel.experts_per_token if isinstance(channel, MoE) else 1) / tp
+def _live_elements(channel: Channel, hidden: int, ranks: Ranks) -> float:
+    """Gate, up and their product; of experts, for each that a token goes through, the two buffers of vLLM's fused
+    kernel: one for the up-projections and then the outputs, one for the product.
+    """
+    if not isinstance(channel, MoE):
+        return 3 * channel.intermediate_size / ranks.tp
+    width = channel.intermediate_size / ranks.expert_tp
+    return channel.experts_per_token * (max(2 * width, hidden) + width)
+
+
+@lru_cache(maxsize=1024)
+def _sparse_workspace(architecture: Architecture) -> int:
+    """Bytes per token of max_model_len that the indexer of sparse latent attention gathers keys into (vLLM 0.32)."""
+    indexers = (m.indexer for m in mixers_of(architecture) if isinstance(m, LatentAttention) and m.indexer)
+    return max((_GATHERED_CONTEXTS * (i.head_dim + 4) for i in indexers), default=0)
 
 
 def ranks_of(config: ResolvedConfig) -> Ranks:
@@ -163,7 +180,7 @@ def ranks_of(config: ResolvedConfig) -> Ranks:
         config.pipeline_parallel_size,
         config.data_parallel_size,
         config.enable_expert_parallel,
-        config.expert_multiples,
+        config.expert_kernel,
     )
 
 
@@ -227,7 +244,8 @@ def _needs_state_blocks(groups: tuple[Group, ...], config: ResolvedConfig) -> bo
     division is asked for, as vLLM's planning does before it captures graphs.
     """
     has_states = any(group.kind is Kind.STATE for group in groups)
-    return has_states and not config.enforce_eager and config.available_kv_cache_bytes is None
+    needed = facts_of(config.version).needs_state_blocks and not config.enforce_eager
+    return has_states and needed and config.available_kv_cache_bytes is None
 
 
 def _longest_context(groups: tuple[Group, ...], blocks: int, config: ResolvedConfig) -> int:

@@ -7,7 +7,7 @@ max_num_seqs × max_model_len, and sequences that nobody asked for at the tokens
 from __future__ import annotations
 
 from inferplan.engine.backends import mixers_of, preferred_block_size
-from inferplan.engine.config import EngineConfig, ResolvedConfig
+from inferplan.engine.config import EngineConfig, ExpertKernel, ResolvedConfig
 from inferplan.engine.kv_dtype import DEFAULT_BLOCK_SIZE, KVDtype, kv_dtype_named
 from inferplan.engine.versions import BatchTiers, VersionFacts, facts_of, version_warnings
 from inferplan.errors import InvalidInput
@@ -51,7 +51,7 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
         block_size=config.block_size or preferred_block_size(architecture, gpu, kv),
         state_dtype=_state_dtype(config),
         speculative_tokens=config.speculative_tokens,
-        expert_multiples=_expert_multiples(quantization, gpu),
+        expert_kernel=_expert_kernel(quantization, gpu, facts),
         enforce_eager=config.enforce_eager,
         enable_prefix_caching=_prefix_caching(config, architecture, facts),
         async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
@@ -71,18 +71,15 @@ def _kv_dtype(
     return kv_dtype_named(config.kv_cache_dtype, dtype, declared)
 
 
-def _expert_multiples(quantization: Quantization | None, gpu: GPU) -> tuple[int, int]:
-    """Experts are padded as their kernel wants: MXFP4 ones to 64 (Triton's, on Hopper), else to 128 and 256 (Marlin's,
-    TensorRT-LLM's); unquantized ones on Blackwell to 128 (TensorRT-LLM's).
-    """
+def _expert_kernel(quantization: Quantization | None, gpu: GPU, facts: VersionFacts) -> ExpertKernel:
     major = gpu.compute_capability[0]
     if gpu.vendor != "NVIDIA":
-        return 1, 1
+        return ExpertKernel.UNPADDED
     if quantization is None:
-        return (128, 1) if major == 10 else (1, 1)
+        return ExpertKernel.TENSORRT if major == 10 else ExpertKernel.UNPADDED
     if quantization.method != "mxfp4":
-        return 1, 1
-    return (64, 1) if major == 9 else (128, 256)
+        return ExpertKernel.UNPADDED
+    return ExpertKernel.MXFP4_TRITON if major == 9 and facts.mxfp4_triton else ExpertKernel.MXFP4_PADDED
 
 
 def _state_dtype(config: EngineConfig) -> str | None:

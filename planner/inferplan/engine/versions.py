@@ -41,6 +41,8 @@ class VersionFacts:
     `reports_whole_requests`: the logged tokens are max_concurrency × max_model_len; before, the blocks of one group.
     `delta_checkpoints`: gated delta nets hand out states during a prefill, at multiples that blocks keep to.
     `hybrid_prefix_caching`: models with states and attention cache prefixes unless told otherwise.
+    `mxfp4_triton`: Hopper computes MXFP4 experts unpadded. `needs_state_blocks`: a start is refused where there are fewer
+    blocks than sequences with a state.
     """
 
     since: tuple[int, int]
@@ -56,6 +58,8 @@ class VersionFacts:
     reports_whole_requests: bool
     delta_checkpoints: bool = False
     hybrid_prefix_caching: bool = False
+    mxfp4_triton: bool = True
+    needs_state_blocks: bool = False
 
 
 _NT_OLD, _NT = round(0.13 * _GIB), round(0.25 * _GIB)
@@ -84,16 +88,26 @@ _R8 = VersionFacts(
     long_rope_starts_short=False,
     keeps_all_batches=False,
     reports_whole_requests=False,
+    # gpt-oss-120b logs 65.97 GiB of weights on H100 in August 2025 (issue 23278): as padded for Marlin.
+    mxfp4_triton=False,
 )
 _R9 = replace(_R8, since=(0, 9), batch=_BY_MEMORY)
 # Comes with `rope_parameters` (first seen in the 0.12 source).
-_R12 = replace(_R9, since=(0, 12), long_rope_starts_short=True)
+_R12 = replace(_R9, since=(0, 12), long_rope_starts_short=True, mxfp4_triton=True)
 _R14 = replace(_R12, since=(0, 14), async_scheduling=True)
 _R17 = replace(_R14, since=(0, 17), logit_bytes=14.0)
 _R18 = replace(_R17, since=(0, 18), non_torch_bytes=_NT)
 # VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS is on by default; utilization rose; issue 43308: ten times the tokens of
 # Gemma 4 for the same GiB, in the log only.
-_R21 = replace(_R18, since=(0, 21), gpu_memory_utilization=0.92, subtracts_graphs=True, reports_whole_requests=True)
+# State blocks: a 0.19.0 log starts with fewer than max_num_seqs; issue 49064 (about 0.25) is refused.
+_R21 = replace(
+    _R18,
+    since=(0, 21),
+    gpu_memory_utilization=0.92,
+    subtracts_graphs=True,
+    reports_whole_requests=True,
+    needs_state_blocks=True,
+)
 # Pull request 47728; issue 49878: Gemma 4 needs 45.79 GiB before and 70.79 after for one long request.
 _R26 = replace(_R21, since=(0, 26), keeps_all_batches=True, hybrid_prefix_caching=True)
 _R28 = replace(_R26, since=(0, 28), batch=_THREE_TIERS)

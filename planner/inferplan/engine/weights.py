@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from inferplan.engine.config import ExpertKernel
 from inferplan.model import (
     DTYPE_BYTES,
     Architecture,
@@ -42,14 +43,14 @@ _VOCAB_PADDING = 64  # vLLM's DEFAULT_VOCAB_PADDING_SIZE
 class Ranks:
     """How a model is spread: `expert_parallel` shares out whole experts over TP × DP ranks.
 
-    `expert_multiples`: (width, hidden size) that experts are padded to multiples of, where their kernel wants that.
+    `expert_kernel`: what computes the experts, which decides how they are padded.
     """
 
     tp: int
     pp: int = 1
     dp: int = 1
     expert_parallel: bool = False
-    expert_multiples: tuple[int, int] = (1, 1)
+    expert_kernel: ExpertKernel = ExpertKernel.UNPADDED
 
     @property
     def expert_ranks(self) -> int:
@@ -106,10 +107,17 @@ def _expert_shape(matrix: Matrix, moe: MoE, ranks: Ranks) -> tuple[int, int]:
     """(out, in) features of an expert's matrix as allocated."""
     out, inner = rank_shape(matrix, ranks.expert_tp)
     least = moe.least_rank_width if ranks.expert_tp > 1 else 1
-    wide, hidden = ranks.expert_multiples
+    wide, hidden = _multiples(moe, ranks.expert_kernel)
     if matrix.shard is Shard.ROW:
         return _padded(out, hidden), _padded(max(inner, least), wide)
     return _padded(max(out, least), wide), _padded(inner, hidden)
+
+
+def _multiples(moe: MoE, kernel: ExpertKernel) -> tuple[int, int]:
+    """What the width and the hidden size of experts are padded to multiples of."""
+    if kernel is ExpertKernel.TENSORRT and not any(v.name == "e_score_correction_bias" for v in moe.vectors):
+        return 1, 1
+    return kernel.value
 
 
 def _padded(size: int, multiple: int) -> int:

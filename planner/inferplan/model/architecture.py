@@ -250,7 +250,7 @@ class Architecture:
     `outer`: matrices outside the layers except the token embedding and LM head (position tables, a vision tower, …).
     `bidirectional_prefix`: the tokens of an image attend to each other. `largest_graph`: the largest batch that CUDA
     graphs are captured for, where the family has one of its own. `fp8_cache_capabilities`: major compute capabilities on
-    which the cache is fp8 unless another type is asked for.
+    which the cache is fp8 unless another type is asked for. `residual_streams`: copies of the hidden state side by side.
     """
 
     name: str
@@ -271,6 +271,7 @@ class Architecture:
     bidirectional_prefix: bool = False
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
+    residual_streams: int = 1
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""

@@ -148,7 +148,7 @@ def deepseek_v4(fields: Fields) -> Outline:
         for i in range(count)
     )
     head = tuple(Vector("hc_head", length, dtype="float32") for length in (copies * copies * hidden, copies, 1))
-    return Outline(hidden, layers, vectors=(*norms(hidden), *head))
+    return Outline(hidden, layers, vectors=(*norms(hidden), *head), residual_streams=copies)
 
 
 def _compressed_attention(fields: Fields, ratio: int) -> CompressedAttention:

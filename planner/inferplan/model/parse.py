@@ -51,6 +51,7 @@ def parse_architecture(
         bidirectional_prefix=outline.bidirectional_prefix,
         largest_graph=outline.largest_graph,
         fp8_cache_capabilities=outline.fp8_cache_capabilities,
+        residual_streams=outline.residual_streams,
     )
 
 

@@ -20,7 +20,7 @@ class Outline:
     """What a family's parser yields; the rest of an Architecture is read the same way for all.
 
     `context_by_default`: tokens, for families whose configs need not state a length. `embeds_everywhere`, `pipelined` and the
-    last three as in Architecture.
+    last four as in Architecture.
     """
 
     hidden_size: int
@@ -35,6 +35,7 @@ class Outline:
     bidirectional_prefix: bool = False
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
+    residual_streams: int = 1
 
 
 @dataclass(frozen=True, slots=True)

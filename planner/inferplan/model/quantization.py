@@ -47,6 +47,8 @@ _ALIASES = {
     "gptq-8bit": "gptq-int8",
     # AutoRound packs as GPTQ does.
     "auto-round": "gptq",
+    "auto-round-int4": "gptq",
+    "autoround-int4": "gptq",
     "autoround": "gptq",
     "int4": "w4a16",
     "w4a16-int4": "w4a16",
