@@ -14,7 +14,16 @@ from pathlib import Path
 
 OUT = Path(__file__).parents[1] / "planner/inferplan/model/data/models.json"
 DROPPED_PARTS = ("token_id", "initializer", "dropout", "_name_or_path", "transformers_version", "use_cache", "auto_map")
-DROPPED = {"bos_token", "eos_token", "task_specific_params", "id2label", "label2id", "pretraining_tp", "version", "tools"}
+DROPPED = {
+    "bos_token",
+    "eos_token",
+    "task_specific_params",
+    "id2label",
+    "label2id",
+    "pretraining_tp",
+    "version",
+    "tools",
+}
 
 
 def slim(value: object) -> object:

@@ -14,7 +14,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from inferplan.engine import EngineConfig, MemoryPlan, plan_memory, resolve
+from inferplan.engine import (
+    DEFAULT_VERSION,
+    EngineConfig,
+    MemoryPlan,
+    fit_context,
+    plan_memory,
+    requests_that_fit,
+    resolve,
+)
 from inferplan.errors import InferPlanError, InvalidInput
 from inferplan.hardware import resolve_gpu
 from inferplan.model import ModelFacts
@@ -55,7 +63,7 @@ class Case(BaseModel):
     engine: Literal["vllm"] = "vllm"
     engine_version: str | None = None
     gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] | None = None
-    max_model_len: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | None = None
+    max_model_len: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | Literal["auto"] | None = None
     max_num_seqs: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     max_num_batched_tokens: Annotated[int, Field(ge=1, le=_MAX_TOKENS)] | None = None
     block_size: Annotated[int, Field(ge=1, le=65536)] | None = None
@@ -76,12 +84,12 @@ class Case(BaseModel):
     profile: str | None = None
 
     def engine_config(self) -> EngineConfig:
-        given = {
-            "version": self.engine_version,
-            "kv_cache_dtype": self.kv_cache_dtype,
-        }
+        method, drafted = self._speculation()
         return EngineConfig(
-            **{k: v for k, v in given.items() if v is not None},
+            version=self.engine_version or DEFAULT_VERSION,
+            kv_cache_dtype=self.kv_cache_dtype or "auto",
+            speculative_method=method,
+            speculative_tokens=drafted,
             tensor_parallel_size=self.tp,
             pipeline_parallel_size=self.pp,
             data_parallel_size=self.dp,
@@ -89,7 +97,7 @@ class Case(BaseModel):
             decode_context_parallel_size=self.dcp,
             weight_quantization=self.weight_quant,
             gpu_memory_utilization=self.gpu_memory_utilization,
-            max_model_len=self.max_model_len,
+            max_model_len=None if self.max_model_len == "auto" else self.max_model_len,
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.max_num_batched_tokens,
             block_size=self.block_size,
@@ -100,6 +108,18 @@ class Case(BaseModel):
             mamba_ssm_cache_dtype=self.mamba_ssm_cache_dtype,
             available_kv_cache_bytes=self.available_kv_cache_bytes,
         )
+
+    def _speculation(self) -> tuple[str | None, int]:
+        """`mtp:3` or `ngram:3` as (method, drafted tokens). Raises InvalidInput for anything else."""
+        if self.speculative is None:
+            return None, 0
+        method, _, drafted = self.speculative.partition(":")
+        if not drafted.isdecimal() or len(drafted) > 4:
+            raise InvalidInput(
+                f"speculative={self.speculative!r} is not METHOD:TOKENS, like mtp:1 or ngram:3",
+                code="UnsupportedSpeculative",
+            )
+        return method, int(drafted)
 
     def workload(self) -> Workload:
         return Workload(
@@ -138,11 +158,6 @@ class Case(BaseModel):
         )
 
     def refuse_unmodelled(self) -> None:
-        if self.speculative:
-            raise InvalidInput(
-                f"speculative={self.speculative!r}: speculative decoding is not modelled yet; leave it out",
-                code="UnsupportedSpeculative",
-            )
         if self.profile:
             raise InvalidInput(
                 f"profile={self.profile!r}: calibration profiles are not read yet; leave it out",
@@ -209,8 +224,12 @@ def _question(case: Case, models: ModelLookup) -> Question:
         gpu = dataclasses.replace(gpu, memory_bytes=round(case.gpu_memory_gib * _GIB))
     facts = models.facts(case.model, case.revision)
     config = resolve(case.engine_config(), facts.architecture, gpu)
+    if case.max_model_len == "auto":
+        config = fit_context(facts.architecture, gpu, config)
     memory = plan_memory(facts.architecture, gpu, config)
     warnings = tuple(f"{code}: {message}" for code, message in facts.warnings) + memory.warnings
+    if case.speculative:
+        warnings += ("SpeculationNotTimed: memory counts the draft; latencies and throughput are without speculation",)
     return Question(ServingPoint(facts.architecture, gpu, config, memory, workload), facts, warnings)
 
 
@@ -228,7 +247,7 @@ def answer(question: Question, performance: Performance) -> dict[str, object]:
     """The answer object without its id (design: the machine interface)."""
     memory = question.point.memory
     return {
-        **_memory_answer(memory),
+        **_memory_answer(question.point),
         "ttft_ms": _milliseconds(performance.ttft_seconds),
         "tpot_ms": _milliseconds(performance.tpot_seconds),
         "e2e_ms": _milliseconds(performance.e2e_seconds),
@@ -252,8 +271,11 @@ def answer(question: Question, performance: Performance) -> dict[str, object]:
     }
 
 
-def _memory_answer(memory: MemoryPlan) -> dict[str, object]:
+def _memory_answer(point: ServingPoint) -> dict[str, object]:
+    memory, workload = point.memory, point.workload
     return {
+        "max_model_len": point.config.max_model_len,
+        "max_num_seqs": point.config.max_num_seqs,
         "weights_bytes_per_rank": memory.weights_bytes_per_rank,
         "activation_bytes": memory.activation_bytes,
         "non_torch_bytes": memory.non_torch_bytes,
@@ -266,6 +288,9 @@ def _memory_answer(memory: MemoryPlan) -> dict[str, object]:
         "num_gpu_blocks": memory.num_gpu_blocks,
         "kv_cache_tokens": memory.kv_cache_tokens,
         "max_concurrency": memory.max_concurrency,
+        "requests_that_fit": requests_that_fit(
+            memory, workload.input_tokens.p95_tokens + workload.output_tokens.p95_tokens
+        ),
         "starts": memory.starts,
         "start_errors": [{"code": e.code, "message": e.message, "fix": e.fix} for e in memory.start_errors],
     }

@@ -1,14 +1,15 @@
 """WHAT vLLM DOES WITH model and GPU: memory budget, KV-cache blocks, scheduler defaults, start-up refusals."""
 
-from inferplan.engine.config import EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
 from inferplan.engine.backends import latent_row_bytes
 from inferplan.engine.caches import state_bytes_per_sequence
-from inferplan.engine.memory import plan_memory, ranks_of, requests_that_fit
+from inferplan.engine.config import DEFAULT_VERSION, EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
+from inferplan.engine.memory import fit_context, plan_memory, ranks_of, requests_that_fit
 from inferplan.engine.resolve import resolve
 from inferplan.engine.versions import FIRST_V1, parse_version
 from inferplan.engine.weights import Ranks, rank_matrices, rank_shape
 
 __all__ = [
+    "DEFAULT_VERSION",
     "FIRST_V1",
     "EngineConfig",
     "KVGroup",
@@ -16,6 +17,7 @@ __all__ = [
     "Ranks",
     "ResolvedConfig",
     "StartError",
+    "fit_context",
     "latent_row_bytes",
     "parse_version",
     "plan_memory",

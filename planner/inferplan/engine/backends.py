@@ -1,8 +1,8 @@
 """What vLLM's choice of attention backend decides about the cache: its block size, its row, and what no backend does.
 
 The selector's order by compute capability (vLLM 0.32 `platforms/cuda.py` and each backend's supported block sizes):
-full attention takes blocks of 16 nearly everywhere; latent attention 16 (FlashAttention on Hopper, Triton), 64 (FlashMLA,
-which fp8 needs on Hopper; every sparse backend) or 32 (FlashInfer on Blackwell).
+full attention takes blocks of 16 nearly everywhere; latent attention 16 (FlashAttention on Hopper, Triton), 64
+(FlashMLA, which fp8 needs on Hopper; every sparse backend) or 32 (FlashInfer on Blackwell).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def latent_row_bytes(mixer: LatentAttention, gpu: GPU, kv: KVDtype) -> float:
 
 
 def _is_packed(gpu: GPU, kv: KVDtype) -> bool:
-    """Sparse backends that store fp8 rows with scales: FlashMLA on Hopper (asked for as `fp8`), all on RTX Blackwell."""
+    """Sparse backends that store fp8 rows with scales: FlashMLA on Hopper (asked for as `fp8`), RTX Blackwell's."""
     major = gpu.compute_capability[0]
     return major == _BLACKWELL_RTX or (major == _HOPPER and kv.asked == "fp8")
 

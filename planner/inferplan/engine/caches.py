@@ -53,6 +53,7 @@ class _Context:
     state_bytes: int  # of an element of a recurrent state that the model does not fix
     dtype_bytes: int
     speculative_tokens: int
+    drafts: bool
     facts: VersionFacts
 
 
@@ -84,6 +85,7 @@ def _context(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> _C
         state_bytes=DTYPE_BYTES[config.state_dtype] if config.state_dtype else 0,
         dtype_bytes=DTYPE_BYTES[config.dtype],
         speculative_tokens=config.speculative_tokens,
+        drafts=config.speculative_method == "mtp",
         facts=facts_of(config.version),
     )
 
@@ -103,6 +105,12 @@ def _members(architecture: Architecture, context: _Context) -> Members:
             if key not in known:
                 known[key] = _specs(mixer, context, stored, page[1] if page else None)
             members.extend((index, spec) for spec in known[key])
+    if context.drafts and architecture.draft is not None:
+        members.extend(
+            (count - 1, spec)
+            for mixer in architecture.draft.mixers
+            for spec in _specs(mixer, context, context.kv, page[1] if page else None)
+        )
     return tuple(members)
 
 
@@ -142,7 +150,7 @@ def _indexer_specs(indexer: Indexer | None, context: _Context, element_bytes: in
 
 
 def _compressed_specs(mixer: CompressedAttention, full_block: int) -> tuple[Spec, ...]:
-    """Window, compressed latents, the compressor's open groups and, where there is an indexer, the same for its keys."""
+    """Window, compressed latents, the compressor's open groups and, with an indexer, the same for its keys."""
     nope = mixer.head_dim - mixer.rope_dim
     row = nope + 2 * mixer.rope_dim + nope // 64 + 1
     specs = [Spec(Kind.SLIDING, _WINDOW_BLOCK, _aligned(_WINDOW_BLOCK * row), mixer.window_tokens, latent=True)]

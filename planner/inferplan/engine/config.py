@@ -9,11 +9,12 @@ from inferplan.engine.kv_dtype import KVDtype
 from inferplan.engine.versions import facts_of
 from inferplan.model import Quantization
 
+DEFAULT_VERSION = "0.33.0"
 _SHORT = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 
 class ExpertKernel(Enum):
-    """What computes experts: the multiples that it pads their width and hidden size to (vLLM 0.32 `fused_moe/oracle`)."""
+    """What computes experts: the multiples it pads their width and hidden size to (vLLM 0.32 `fused_moe/oracle`)."""
 
     UNPADDED = (1, 1)
     TENSORRT = (128, 1)  # unquantized on Blackwell, where scores are corrected by a bias
@@ -25,7 +26,7 @@ class ExpertKernel(Enum):
 class EngineConfig:
     """The arguments that size memory and schedule requests."""
 
-    version: str = "0.33.0"
+    version: str = DEFAULT_VERSION
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
     data_parallel_size: int = 1
@@ -43,6 +44,7 @@ class EngineConfig:
     async_scheduling: bool | None = None
     disable_hybrid_kv_cache_manager: bool = False
     mamba_ssm_cache_dtype: str | None = None
+    speculative_method: str | None = None  # `mtp`, `ngram`
     speculative_tokens: int = 0
     available_kv_cache_bytes: int | None = None  # given: the memory budget is not computed
 
@@ -73,6 +75,7 @@ class ResolvedConfig:
     max_num_batched_tokens: int
     block_size: int
     state_dtype: str | None
+    speculative_method: str | None
     speculative_tokens: int
     expert_kernel: ExpertKernel
     enforce_eager: bool
@@ -155,6 +158,7 @@ class MemoryPlan:
     # available_kv_cache_bytes was given (then the count is exact).
     kv_cache_tokens_low: int = 0
     kv_cache_tokens_high: int = 0
+    draft_weights_bytes: int = 0
 
     @property
     def starts(self) -> bool:

@@ -24,7 +24,6 @@ from enum import Enum
 from functools import lru_cache
 
 
-
 class Kind(Enum):
     """How long a layer keeps what it cached of a request."""
 
@@ -151,7 +150,9 @@ def _unified(members: Members) -> Members:
         if page == largest or spec.kind is Kind.STATE:
             unified.append((layer, replace(spec, page_size_bytes=largest)))
         elif largest % page == 0:
-            unified.append((layer, replace(spec, page_size_bytes=largest, block_size=spec.block_size * largest // page)))
+            unified.append(
+                (layer, replace(spec, page_size_bytes=largest, block_size=spec.block_size * largest // page))
+            )
         elif not spec.latent:
             unified.append((layer, replace(spec, page_size_bytes=largest)))
         else:

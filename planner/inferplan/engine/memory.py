@@ -10,7 +10,8 @@ Weights and KV counts are exact. The three middle terms come from a profiling ru
 
 with T = max_num_batched_tokens, S = max_num_seqs, V padded vocabulary, W the live elements of the widest feed-forward
 (3·I/tp of a gated one of intermediate size I), H hidden size, b bytes per element. The first branch is that
-feed-forward, the second the sampler's profiling pass (logits in model dtype and float32, and their sorted copy). Read off 19 published start-up logs of vLLM 0.15–0.19 on H100
+feed-forward, the second the sampler's profiling pass (logits in model dtype and float32, and their sorted copy).
+Read off 19 published start-up logs of vLLM 0.15–0.19 on H100
 (granite-3.1, CodeLlama-7b, phi-2, Llama-3.1-8B, Qwen2.5-7B, Qwen3-8B/14B, Gemma 2): activation within 5 %.
 Known to be wrong: first start with a cold compile cache (activation up to several GiB higher), vision towers,
 other processes on the card, TP over PCIe (one log only).
@@ -19,6 +20,7 @@ other processes on the card, TP over PCIe (one log only).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 from inferplan.engine.backends import mixers_of
@@ -37,7 +39,7 @@ from inferplan.engine.kv import (
 )
 from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
-from inferplan.engine.weights import Ranks, padded_vocab, pipeline_stages, weights_bytes_per_rank
+from inferplan.engine.weights import Ranks, draft_bytes_per_rank, padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
 from inferplan.model import DTYPE_BYTES, Architecture, Channel, CompressedAttention, LatentAttention, MoE
 
@@ -55,7 +57,10 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
     """What one rank's memory holds, the KV cache in blocks and tokens, and why vLLM would refuse to start."""
     tp = config.tensor_parallel_size
     errors = configuration_errors(architecture, gpu, config)
-    weights = weights_bytes_per_rank(architecture, ranks_of(config), config.quantization, config.dtype)
+    ranks = ranks_of(config)
+    weights = weights_bytes_per_rank(architecture, ranks, config.quantization, config.dtype)
+    drafts = config.speculative_method == "mtp"
+    draft = draft_bytes_per_rank(architecture, ranks, config.quantization, config.dtype) if drafts else 0
     activation = activation_bytes(architecture, config)
     facts = facts_of(config.version)
     linked = tp > 1 and gpu.link.kind in ("nvswitch", "nvlink-bridge")
@@ -64,7 +69,7 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
     available = config.available_kv_cache_bytes
     if available is None:
         requested = math.ceil(gpu.memory_bytes * config.gpu_memory_utilization)
-        available = requested - weights - activation - non_torch - graphs
+        available = requested - weights - draft - activation - non_torch - graphs
     groups: tuple[Group, ...] = ()
     blocks = 0
     if not errors:
@@ -81,12 +86,14 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
     return MemoryPlan(
         total_memory_bytes=gpu.memory_bytes,
         weights_bytes_per_rank=weights,
+        draft_weights_bytes=draft,
         activation_bytes=activation,
         non_torch_bytes=non_torch,
         cuda_graph_bytes=graphs,
         available_kv_cache_bytes=available,
         kv_groups=tuple(
-            KVGroup(g.layers, g.block_size, g.page_size_bytes, g.kind.value, g.reach, g.blocks_per_request) for g in groups
+            KVGroup(g.layers, g.block_size, g.page_size_bytes, g.kind.value, g.reach, g.blocks_per_request)
+            for g in groups
         ),
         kv_bytes_per_token_per_rank=_bytes_per_token(groups),
         num_gpu_blocks=0 if errors else blocks,
@@ -97,6 +104,17 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
         kv_cache_tokens_low=low,
         kv_cache_tokens_high=high,
     )
+
+
+def fit_context(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> ResolvedConfig:
+    """The same with the longest max_model_len that starts, as `--max-model-len auto` finds it; 0 fits: unchanged."""
+    if configuration_errors(architecture, gpu, config):
+        return config
+    memory = plan_memory(architecture, gpu, config)
+    if memory.starts or memory.available_kv_cache_bytes <= 0:
+        return config
+    groups, blocks = _smallest_stage(architecture, gpu, config, memory.available_kv_cache_bytes)
+    return replace(config, max_model_len=_longest_context(groups, blocks, config) or config.max_model_len)
 
 
 def activation_bytes(architecture: Architecture, config: ResolvedConfig) -> int:
@@ -231,10 +249,14 @@ def _capacity_errors(
             f"one request of max_model_len {config.max_model_len} needs {needed * block / _GIB:.2f} GiB of KV cache, "
             f"{available / _GIB:.2f} GiB are available."
         )
-        fix = f"Set max_model_len to at most {longest}, or use more GPUs." if longest > 0 else "Use more or larger GPUs."
+        fix = (
+            f"Set max_model_len to at most {longest}, or use more GPUs." if longest > 0 else "Use more or larger GPUs."
+        )
         return (StartError("ContextExceedsKVCache", message, fix),)
     if _needs_state_blocks(groups, config) and config.max_num_seqs > blocks:
-        message = f"max_num_seqs {config.max_num_seqs} is above the {blocks} blocks that hold a running sequence's state."
+        message = (
+            f"max_num_seqs {config.max_num_seqs} is above the {blocks} blocks that hold a running sequence's state."
+        )
         return (StartError("SequencesAboveStateBlocks", message, f"Set max_num_seqs to at most {blocks}."),)
     return ()
 

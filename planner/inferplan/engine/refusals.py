@@ -43,6 +43,7 @@ def configuration_errors(architecture: Architecture, gpu: GPU, config: ResolvedC
         *_parallel_errors(architecture, config),
         *_quantization_errors(gpu, config),
         *_backend_errors(architecture, gpu, config),
+        *_speculative_errors(architecture, config),
     )
 
 
@@ -155,7 +156,9 @@ def _context_parallel_errors(architecture: Architecture, config: ResolvedConfig)
         return [StartError("ContextParallelNotDivisible", message, fix)]
     most = tp // kv_heads
     if dcp > most:
-        message = f"decode_context_parallel_size {dcp} is above {most}, the ranks that hold each of {kv_heads} KV heads."
+        message = (
+            f"decode_context_parallel_size {dcp} is above {most}, the ranks that hold each of {kv_heads} KV heads."
+        )
         return [StartError("ContextParallelAboveReplicas", message, f"Set decode_context_parallel_size {most}.")]
     return []
 
@@ -183,3 +186,10 @@ def _backend_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig
     code = "NoAttentionBackend" if config.kv.is_plain else "KVCacheDtypeNotSupported"
     fix = "Use a newer GPU." if config.kv.is_plain else "Use kv_cache_dtype auto or bfloat16, or a newer GPU."
     return [StartError(code, f"No attention backend: {reason}.", fix)]
+
+
+def _speculative_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:
+    if config.speculative_method != "mtp" or architecture.draft is not None:
+        return []
+    message = f"{architecture.name} has no layer that drafts tokens (MTP)."
+    return [StartError("NoDraftLayer", message, "Leave speculation out, or use ngram.")]

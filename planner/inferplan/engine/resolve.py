@@ -12,10 +12,21 @@ from inferplan.engine.kv_dtype import DEFAULT_BLOCK_SIZE, KVDtype, kv_dtype_name
 from inferplan.engine.versions import BatchTiers, VersionFacts, facts_of, version_warnings
 from inferplan.errors import InvalidInput
 from inferplan.hardware import GPU
-from inferplan.model import DTYPE_BYTES, Architecture, Attention, CompressedAttention, LatentAttention, Quantization, Recurrent, quantization_named
+from inferplan.model import (
+    DTYPE_BYTES,
+    Architecture,
+    Attention,
+    CompressedAttention,
+    LatentAttention,
+    Quantization,
+    Recurrent,
+    quantization_named,
+)
 
 _GIB = 2**30
 _AMPERE = (8, 0)
+SPECULATIVE_METHODS = ("mtp", "ngram")
+_MOST_DRAFTED = 64
 
 
 def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> ResolvedConfig:
@@ -50,21 +61,29 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
         max_num_batched_tokens=batched,
         block_size=config.block_size or preferred_block_size(architecture, gpu, kv),
         state_dtype=_state_dtype(config),
-        speculative_tokens=config.speculative_tokens,
+        speculative_method=config.speculative_method,
+        speculative_tokens=config.speculative_tokens if config.speculative_method else 0,
         expert_kernel=_expert_kernel(quantization, gpu, facts),
         enforce_eager=config.enforce_eager,
         enable_prefix_caching=_prefix_caching(config, architecture, facts),
-        async_scheduling=facts.async_scheduling if config.async_scheduling is None else config.async_scheduling,
+        async_scheduling=_async_scheduling(config, facts),
         disable_hybrid_kv_cache_manager=config.disable_hybrid_kv_cache_manager,
         available_kv_cache_bytes=config.available_kv_cache_bytes,
         warnings=tuple(warnings),
     )
 
 
+def _async_scheduling(config: EngineConfig, facts: VersionFacts) -> bool:
+    """On in newer versions, but for drafts that are looked up in the prompt."""
+    if config.async_scheduling is not None:
+        return config.async_scheduling
+    return facts.async_scheduling and config.speculative_method != "ngram"
+
+
 def _kv_dtype(
     config: EngineConfig, architecture: Architecture, gpu: GPU, dtype: str, quantization: Quantization | None
 ) -> KVDtype:
-    """What the cache is stored in: asked for, declared by the checkpoint, usual for the family, or the model's dtype."""
+    """How the cache is stored: as asked, as the checkpoint declares, as usual for the family, or as the model is."""
     declared = quantization.kv_cache_dtype if quantization else None
     if gpu.vendor == "NVIDIA" and gpu.compute_capability[0] in architecture.fp8_cache_capabilities:
         declared = declared or "fp8_e4m3"
@@ -144,8 +163,12 @@ def _check(config: EngineConfig) -> None:
     utilization = config.gpu_memory_utilization
     if utilization is not None and not 0 < utilization <= 1:
         raise InvalidInput(f"gpu_memory_utilization={utilization} must be above 0 and at most 1")
-    if config.speculative_tokens < 0:
-        raise InvalidInput(f"speculative_tokens={config.speculative_tokens} must not be negative")
+    if config.speculative_method is not None:
+        if config.speculative_method not in SPECULATIVE_METHODS:
+            known = ", ".join(SPECULATIVE_METHODS)
+            raise InvalidInput(f"speculative method {config.speculative_method!r} is not modelled; known: {known}")
+        if not 1 <= config.speculative_tokens <= _MOST_DRAFTED:
+            raise InvalidInput(f"speculative tokens={config.speculative_tokens} must be from 1 to {_MOST_DRAFTED}")
     if config.block_size is not None and config.block_size % DEFAULT_BLOCK_SIZE:
         raise InvalidInput(f"block_size={config.block_size} must be a multiple of {DEFAULT_BLOCK_SIZE}")
 

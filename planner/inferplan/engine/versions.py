@@ -41,8 +41,8 @@ class VersionFacts:
     `reports_whole_requests`: the logged tokens are max_concurrency × max_model_len; before, the blocks of one group.
     `delta_checkpoints`: gated delta nets hand out states during a prefill, at multiples that blocks keep to.
     `hybrid_prefix_caching`: models with states and attention cache prefixes unless told otherwise.
-    `mxfp4_triton`: Hopper computes MXFP4 experts unpadded. `needs_state_blocks`: a start is refused where there are fewer
-    blocks than sequences with a state.
+    `mxfp4_triton`: Hopper computes MXFP4 experts unpadded.
+    `needs_state_blocks`: a start is refused where there are fewer blocks than sequences with a state.
     """
 
     since: tuple[int, int]

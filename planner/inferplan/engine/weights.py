@@ -124,9 +124,7 @@ def _padded(size: int, multiple: int) -> int:
     return math.ceil(size / multiple) * multiple
 
 
-def matrix_bytes(
-    matrix: Matrix, shape: tuple[int, int], quantization: Quantization | None, dtype_bytes: int
-) -> float:
+def matrix_bytes(matrix: Matrix, shape: tuple[int, int], quantization: Quantization | None, dtype_bytes: int) -> float:
     """Bytes of a matrix of this shape on one rank, with its bias and scales."""
     element = DTYPE_BYTES.get(matrix.dtype or "", dtype_bytes)
     bias = shape[0] * element if matrix.bias else 0
@@ -156,6 +154,20 @@ def weights_bytes_per_rank(
         total += last if index == pp - 1 else 0
         stages.append(total)
     return round(max(stages))
+
+
+@lru_cache(maxsize=1024)
+def draft_bytes_per_rank(
+    architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str
+) -> int:
+    """The layer that drafts tokens: itself, a projection of two hidden states and three norms, embedding and LM head."""
+    if architecture.draft is None:
+        return 0
+    dtype_bytes, hidden = DTYPE_BYTES[dtype], architecture.hidden_size
+    layer = _one_layer(architecture.draft, len(architecture.layers), ranks, quantization, dtype_bytes)
+    embedding = padded_vocab(architecture.vocab_size) / ranks.tp * hidden * dtype_bytes
+    joint = (2 * hidden * hidden + 3 * hidden) * dtype_bytes
+    return round(layer + joint + 2 * embedding)
 
 
 def _head_bytes(architecture: Architecture, tp: int, quantization: Quantization | None, dtype_bytes: int) -> float:
@@ -188,9 +200,7 @@ def _layer_bytes(
     return sizes
 
 
-def _one_layer(
-    layer: Layer, index: int, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
-) -> float:
+def _one_layer(layer: Layer, index: int, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int) -> float:
     total = _vector_bytes(layer.vectors, ranks.tp, dtype_bytes)
     for part in layer.parts:
         total += _vector_bytes(part.vectors, ranks.tp, dtype_bytes)
@@ -201,8 +211,9 @@ def _one_layer(
                     held = _refined(held, part, shape, ranks)
                 total += copies * matrix_bytes(matrix, shape, held, dtype_bytes)
     if quantization is not None and quantization.cache_scales:
-        # A scale for K and one for V, float32.
-        total += sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, Attention | LatentAttention))
+        # A scale for K and one for V, float32; the fp8 method leaves latent attention out.
+        scaled = (Attention,) if quantization.method == "fp8" else (Attention, LatentAttention)
+        total += sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, scaled))
     return total
 
 
@@ -216,6 +227,4 @@ def _refined(held: Quantization, moe: MoE, shape: tuple[int, int], ranks: Ranks)
 
 
 def _vector_bytes(vectors: tuple[Vector, ...], tp: int, dtype_bytes: int) -> float:
-    return sum(
-        rank_length(v, tp) * DTYPE_BYTES.get(v.dtype or "", dtype_bytes) for v in vectors if not v.shared
-    )
+    return sum(rank_length(v, tp) * DTYPE_BYTES.get(v.dtype or "", dtype_bytes) for v in vectors if not v.shared)

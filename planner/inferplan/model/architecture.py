@@ -245,12 +245,15 @@ class Architecture:
 
     `name`: the class in config.json `architectures`. `dtype`: `bfloat16`, `float16` or `float32`.
     `original_position_embeddings`: the context a LongRoPE model was trained with before it was stretched, else None.
-    `embeds_everywhere`: each pipeline stage holds the token embedding. `pipelined`: False where it can't be split in stages. `limits_context`: False where the config states no
-    length: `max_position_embeddings` is then only what vLLM serves unless told otherwise.
+    `limits_context`: False where the config states no length: `max_position_embeddings` is then only what vLLM serves
+    unless told otherwise.
     `outer`: matrices outside the layers except the token embedding and LM head (position tables, a vision tower, …).
-    `bidirectional_prefix`: the tokens of an image attend to each other. `largest_graph`: the largest batch that CUDA
-    graphs are captured for, where the family has one of its own. `fp8_cache_capabilities`: major compute capabilities on
-    which the cache is fp8 unless another type is asked for. `residual_streams`: copies of the hidden state side by side.
+    `embeds_everywhere`: each pipeline stage holds the token embedding. `pipelined`: False where there can be one only.
+    `bidirectional_prefix`: the tokens of an image attend to each other.
+    `largest_graph`: the largest batch that CUDA graphs are captured for, where the family has one of its own.
+    `fp8_cache_capabilities`: major compute capabilities where the cache is fp8 unless another type is asked for.
+    `residual_streams`: copies of the hidden state that run side by side.
+    `draft`: the layer that predicts further tokens (MTP), where the checkpoint has one; used only for speculation.
     """
 
     name: str
@@ -272,6 +275,7 @@ class Architecture:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
+    draft: Layer | None = None
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""

@@ -160,7 +160,10 @@ def granite_hybrid(fields: Fields) -> Outline:
     h = heads_of(fields)
     kinds = fields.names("layer_types", layer_count(fields))
     biases = Biases(*(fields.flag("attention_bias", default=False),) * 2)
-    mixers: dict[str, Attention | Recurrent] = {"attention": attention(h, biases), "mamba": _mamba2_of(fields, h.hidden)}
+    mixers: dict[str, Attention | Recurrent] = {
+        "attention": attention(h, biases),
+        "mamba": _mamba2_of(fields, h.hidden),
+    }
     shared = gated_mlp(h.hidden, fields.size("shared_intermediate_size"), _NO_BIASES, "shared_mlp")
     channels: tuple[Channel, ...] = (shared,)
     if fields.optional("num_local_experts"):
@@ -191,8 +194,8 @@ def falcon_h1(fields: Fields) -> Outline:
 
 
 def zamba2(fields: Fields) -> Outline:
-    """Mamba 2 throughout; some layers have attention and a feed-forward besides, over the state and the embedding, whose
-    weights a few blocks share out among them, each use with an adapter of its own.
+    """Mamba 2 throughout; some layers have attention and a feed-forward besides, over state and embedding. A few
+    blocks of weights serve all of those in turn, each use with an adapter of its own.
     """
     hidden = fields.size("hidden_size")
     kinds = fields.names("layers_block_type", layer_count(fields))
@@ -201,7 +204,9 @@ def zamba2(fields: Fields) -> Outline:
             hidden=hidden,
             inner=fields.size("mamba_expand") * hidden,
             heads=fields.size("n_mamba_heads"),
-            head_dim=fields.size("mamba_headdim", default=fields.size("mamba_expand") * hidden // fields.size("n_mamba_heads")),
+            head_dim=fields.size(
+                "mamba_headdim", default=fields.size("mamba_expand") * hidden // fields.size("n_mamba_heads")
+            ),
             state=fields.size("mamba_d_state"),
             groups=fields.size("mamba_ngroups"),
             kernel=fields.size("mamba_d_conv"),
@@ -272,9 +277,7 @@ def nemotron_h(fields: Fields) -> Outline:
             state_dtype=fields.text("mamba_ssm_cache_dtype", "float32"),
         )
     )
-    attending = attention(
-        Heads(hidden, heads, fields.size("num_key_value_heads"), head_dim), _NO_BIASES, name="mixer"
-    )
+    attending = attention(Heads(hidden, heads, fields.size("num_key_value_heads"), head_dim), _NO_BIASES, name="mixer")
     experts = _nemotron_experts(fields, hidden) if fields.values.get("n_routed_experts") else None
     made = {"M": block(mixer, None, hidden), "*": block(attending, None, hidden)}
     if experts is not None:
@@ -288,7 +291,10 @@ def nemotron_h(fields: Fields) -> Outline:
     if unknown:
         raise InvalidModelConfig(f"config.json: hybrid_override_pattern has {unknown}; known: {', '.join(made)}")
     layers = tuple(made[sign] for sign in pattern)
-    return Outline(hidden, layers, vectors=norms(hidden), embeds_everywhere=True)
+    draft = None
+    if fields.optional("num_nextn_predict_layers") and experts is not None:
+        draft = Layer((attending,), (experts,), norms(hidden, hidden))
+    return Outline(hidden, layers, vectors=norms(hidden), embeds_everywhere=True, draft=draft)
 
 
 def _nemotron_pattern(fields: Fields) -> str:
@@ -373,7 +379,8 @@ def _gated_delta_decoder(fields: Fields, *, split: bool) -> Outline:
         return gated_mlp(h.hidden, fields.size("intermediate_size"), _NO_BIASES)
 
     layers = tuple(block(_kind(mixers, kind), channel(i), h.hidden, h.hidden) for i, kind in enumerate(kinds))
-    return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True)
+    draft = block(attending, channel(count - 1), h.hidden, h.hidden)
+    return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True, draft=draft)
 
 
 def lfm2(fields: Fields) -> Outline:
@@ -456,10 +463,14 @@ def kimi_linear(fields: Fields) -> Outline:
 
 def _kimi_experts(fields: Fields, hidden: int) -> MoE:
     inner = fields.optional("routed_expert_hidden_size")
-    base = deepseek_experts(
-        fields, prefix="block_sparse_moe", names=("w1", "w3", "w2"), corrected=True, expert_hidden=inner
+    spelled = replace(
+        deepseek_experts(fields),
+        prefix="block_sparse_moe",
+        names=("w1", "w3", "w2"),
+        corrected=True,
+        expert_hidden=inner,
     )
-    base = replace(base, least_rank_width=256)
+    base = replace(mixture(spelled), least_rank_width=256)
     if inner is None:
         return base
     around = (

@@ -16,8 +16,8 @@ from inferplan.model.architecture import (
     Vector,
 )
 from inferplan.model.fields import Fields
-from inferplan.model.mixtures import deepseek_experts, dense_first
-from inferplan.model.parts import Biases, Outline, gated_mlp, layer_count, norms
+from inferplan.model.mixtures import deepseek_experts, dense_first, last_layer
+from inferplan.model.parts import Biases, Experts, Outline, gated_mlp, layer_count, mixture, norms
 
 
 def latent_attention(fields: Fields, *, name: str = "self_attn") -> LatentAttention:
@@ -89,9 +89,10 @@ def glm_sparse(fields: Fields) -> Outline:
 
 def _decoder(fields: Fields, mixers: Callable[[int], LatentAttention]) -> Outline:
     hidden = fields.size("hidden_size")
-    channels = dense_first(fields, deepseek_experts(fields))
+    channels = dense_first(fields, mixture(deepseek_experts(fields)))
     layers = tuple(Layer((mixers(i),), channels(i), norms(hidden, hidden)) for i in range(layer_count(fields)))
-    return Outline(hidden, layers, vectors=norms(hidden))
+    outline = Outline(hidden, layers, vectors=norms(hidden))
+    return replace(outline, draft=last_layer(fields, outline))
 
 
 def longcat(fields: Fields) -> Outline:
@@ -105,18 +106,17 @@ def longcat(fields: Fields) -> Outline:
     dense = gated_mlp(hidden, fields.size("ffn_hidden_size", "intermediate_size"), Biases(), "mlps")
     routed = fields.size("n_routed_experts")
     zero = fields.optional("zero_expert_num") or 0
-    experts = deepseek_experts(
-        Fields(
-            {
-                **fields.values,
-                "moe_intermediate_size": fields.size("expert_ffn_hidden_size", "moe_intermediate_size"),
-                "num_experts_per_tok": fields.size("moe_topk", "num_experts_per_tok"),
-                "n_shared_experts": None,
-                "topk_method": None,
-            }
+    experts = mixture(
+        Experts(
+            hidden,
+            routed,
+            fields.size("moe_topk", "num_experts_per_tok"),
+            fields.size("expert_ffn_hidden_size", "moe_intermediate_size"),
         )
     )
-    router = Matrix("mlp.router.classifier", routed + zero, hidden, Shard.REPLICATED, quantizable=False, dtype="float32")
+    router = Matrix(
+        "mlp.router.classifier", routed + zero, hidden, Shard.REPLICATED, quantizable=False, dtype="float32"
+    )
     correction = Vector("e_score_correction_bias", routed + zero, dtype="float32")
     channel = replace(experts, matrices=(router,), vectors=(correction,))
     layer = Layer((mixer, mixer), (dense, dense, channel), norms(*(hidden,) * 4))
@@ -133,22 +133,26 @@ def deepseek_v4(fields: Fields) -> Outline:
     ratios = fields.numbers("compress_ratios")
     if ratios is None or len(ratios) < count:
         raise InvalidModelConfig("config.json: compress_ratios is missing or shorter than num_hidden_layers")
-    mixers = {ratio: _compressed_attention(fields, ratio) for ratio in set(ratios[:count])}
+    mixers = {ratio: _compressed_attention(fields, ratio) for ratio in set(ratios)}
     copies = fields.size("hc_mult", default=1)
     mixing = (2 + copies) * copies
     hyper = tuple(
-        Vector(name, length, dtype="float32") for name in ("hc_attn", "hc_ffn") for length in (mixing * copies * hidden, mixing, 3)
+        Vector(name, length, dtype="float32")
+        for name in ("hc_attn", "hc_ffn")
+        for length in (mixing * copies * hidden, mixing, 3)
     )
     hashed = fields.optional("num_hash_layers") or 0
-    experts = deepseek_experts(fields, prefix="ffn", names=("w1", "w3", "w2"), router="gate", corrected=True)
+    experts = mixture(replace(deepseek_experts(fields), prefix="ffn", names=("w1", "w3", "w2"), corrected=True))
     table = Vector("tid2eid", fields.size("vocab_size") * fields.size("num_experts_per_tok"), dtype="float32")
     by_token = replace(experts, vectors=(table,))
     layers = tuple(
         Layer((mixers[ratios[i]],), (by_token if i < hashed else experts,), (*norms(hidden, hidden), *hyper))
         for i in range(count)
     )
+    drafts = len(ratios) > count and fields.optional("num_nextn_predict_layers")
+    draft = Layer((mixers[ratios[count]],), (experts,), (*norms(hidden, hidden), *hyper)) if drafts else None
     head = tuple(Vector("hc_head", length, dtype="float32") for length in (copies * copies * hidden, copies, 1))
-    return Outline(hidden, layers, vectors=(*norms(hidden), *head), residual_streams=copies)
+    return Outline(hidden, layers, vectors=(*norms(hidden), *head), residual_streams=copies, draft=draft)
 
 
 def _compressed_attention(fields: Fields, ratio: int) -> CompressedAttention:
@@ -166,15 +170,13 @@ def _compressed_attention(fields: Fields, ratio: int) -> CompressedAttention:
     vectors = [*norms(query_rank, head_dim), Vector("sinks", heads, Shard.COLUMN, dtype="float32")]
     indexer = None
     if ratio:
-        _add_compressor(matrices, vectors, "attn.compressor", hidden, head_dim, ratio, overlapping)
+        _add_compressor(matrices, vectors, "attn.compressor", hidden, head_dim, ratio, overlapping=overlapping)
     if overlapping:
         indexer = Indexer(fields.size("index_n_heads"), fields.size("index_head_dim"), fields.size("index_topk"))
         width = indexer.head_dim
         matrices.append(Matrix("attn.indexer.wq_b", indexer.heads * width, query_rank, Shard.REPLICATED))
-        matrices.append(
-            Matrix("attn.indexer.weights_proj", indexer.heads, hidden, Shard.REPLICATED, quantizable=False)
-        )
-        _add_compressor(matrices, vectors, "attn.indexer.compressor", hidden, width, ratio, overlapping)
+        matrices.append(Matrix("attn.indexer.weights_proj", indexer.heads, hidden, Shard.REPLICATED, quantizable=False))
+        _add_compressor(matrices, vectors, "attn.indexer.compressor", hidden, width, ratio, overlapping=overlapping)
     return CompressedAttention(
         heads=heads,
         head_dim=head_dim,
@@ -195,6 +197,7 @@ def _add_compressor(
     hidden: int,
     width: int,
     ratio: int,
+    *,
     overlapping: bool,
 ) -> None:
     folds = 2 if overlapping else 1

@@ -49,8 +49,8 @@ def mixtral(fields: Fields) -> Outline:
     return _decoder(fields, lambda _: mixer, lambda _: (experts,), embeds_everywhere=True)
 
 
-def _mixtral_experts(fields: Fields, **more: object) -> Experts:
-    base = Experts(
+def _mixtral_experts(fields: Fields) -> Experts:
+    return Experts(
         hidden=fields.size("hidden_size"),
         count=fields.size("num_local_experts", "num_experts"),
         per_token=fields.size("num_experts_per_tok"),
@@ -58,7 +58,6 @@ def _mixtral_experts(fields: Fields, **more: object) -> Experts:
         prefix="block_sparse_moe",
         names=("w1", "w3", "w2"),
     )
-    return replace(base, **more)  # type: ignore[arg-type]
 
 
 def phimoe(fields: Fields) -> Outline:
@@ -115,10 +114,10 @@ def qwen_experts(fields: Fields) -> MoE:
     )
 
 
-def deepseek_experts(fields: Fields, **more: object) -> MoE:
+def deepseek_experts(fields: Fields) -> Experts:
     """Routed experts and shared ones, as DeepSeek's configs spell them."""
     width = fields.size("moe_intermediate_size")
-    base = Experts(
+    return Experts(
         hidden=fields.size("hidden_size"),
         count=fields.size("n_routed_experts", "num_experts"),
         per_token=fields.size("num_experts_per_tok", "num_experts_per_token"),
@@ -126,7 +125,6 @@ def deepseek_experts(fields: Fields, **more: object) -> MoE:
         corrected=fields.text("topk_method") == "noaux_tc",
         shared=width * (fields.optional("n_shared_experts", "num_shared_experts") or 0),
     )
-    return mixture(replace(base, **more))  # type: ignore[arg-type]
 
 
 def dense_first(fields: Fields, experts: Channel) -> Callable[[int], tuple[Channel, ...]]:
@@ -147,8 +145,14 @@ def glm4_moe(fields: Fields) -> Outline:
     h = heads_of(fields)
     head_norms = norms(h.head_dim, h.head_dim) if fields.flag("use_qk_norm", default=False) else ()
     mixer = attention(h, Biases(qkv=fields.flag("attention_bias", default=False)), vectors=head_norms)
-    experts = deepseek_experts(fields, router_dtype="float32", corrected=True)
-    return _decoder(fields, lambda _: mixer, dense_first(fields, experts))
+    experts = mixture(replace(deepseek_experts(fields), router_dtype="float32", corrected=True))
+    outline = _decoder(fields, lambda _: mixer, dense_first(fields, experts))
+    return replace(outline, draft=last_layer(fields, outline))
+
+
+def last_layer(fields: Fields, outline: Outline) -> Layer | None:
+    """The layer that drafts tokens, where it is one more of the last kind."""
+    return outline.layers[-1] if fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") else None
 
 
 def minimax_m2(fields: Fields) -> Outline:
@@ -160,12 +164,12 @@ def minimax_m2(fields: Fields) -> Outline:
     )
     mixer = attention(h, Biases(qkv=fields.flag("attention_bias", default=False)), vectors=vectors)
     corrected = fields.flag("use_routing_bias", default=False)
-    experts = mixture(_mixtral_experts(fields, router_dtype="float32", corrected=corrected))
+    experts = mixture(replace(_mixtral_experts(fields), router_dtype="float32", corrected=corrected))
     return _decoder(fields, lambda _: mixer, lambda _: (experts,))
 
 
 def minimax_m3(fields: Fields) -> Outline:
-    """Attention over blocks of keys that an indexer picks; plain attention and dense feed-forwards in the first layers."""
+    """Attention over blocks of keys that an indexer picks; the first layers are plain and dense."""
     h = heads_of(fields)
     sparse = fields.section("sparse_attention_config")
     plain = attention(h, Biases(), vectors=norms(h.head_dim, h.head_dim))
@@ -180,14 +184,12 @@ def minimax_m3(fields: Fields) -> Outline:
         ),
         vectors=(*plain.vectors, *norms(width, width)),
         block_tokens=sparse.size("sparse_block_size"),
-        indexer=Indexer(
-            index_heads, width, sparse.size("sparse_topk_blocks") * sparse.size("sparse_block_size")
-        ),
+        indexer=Indexer(index_heads, width, sparse.size("sparse_topk_blocks") * sparse.size("sparse_block_size")),
     )
     sparse_layers = sparse.numbers("sparse_attention_freq") or ()
     expert_layers = fields.numbers("moe_layer_freq") or ()
     shared = fields.size("shared_intermediate_size") * (fields.optional("n_shared_experts") or 0)
-    experts = mixture(_mixtral_experts(fields, router_dtype="float32", corrected=True, shared=shared))
+    experts = mixture(replace(_mixtral_experts(fields), router_dtype="float32", corrected=True, shared=shared))
     dense = gated_mlp(h.hidden, fields.size("dense_intermediate_size"), Biases())
     return _decoder(
         fields,
@@ -232,7 +234,7 @@ def granite_moe(fields: Fields) -> Outline:
 
 
 def granite_experts(fields: Fields) -> MoE:
-    return mixture(_mixtral_experts(fields, router="router"))
+    return mixture(replace(_mixtral_experts(fields), router="router"))
 
 
 def olmoe(fields: Fields) -> Outline:
@@ -284,23 +286,25 @@ def llama4(fields: Fields) -> Outline:
 def mimo_v2(fields: Fields) -> Outline:
     """Full and windowed layers with heads of their own sizes; values narrower than keys; sinks in windowed layers."""
     hidden = fields.size("hidden_size")
-    full = _mimo_attention(fields, hidden, "", fields.flag("add_full_attention_sink_bias", default=False), None)
-    sink = fields.flag("add_swa_attention_sink_bias", default=False)
-    local = _mimo_attention(fields, hidden, "swa_", sink, fields.window())
+    full_sinks = fields.flag("add_full_attention_sink_bias", default=False)
+    local_sinks = fields.flag("add_swa_attention_sink_bias", default=False)
+    full = _mimo_attention(fields, hidden, "", sinks=full_sinks, window=None)
+    local = _mimo_attention(fields, hidden, "swa_", sinks=local_sinks, window=fields.window())
     windowed = fields.numbers("hybrid_layer_pattern")
     if windowed is None:
         raise InvalidModelConfig("config.json: hybrid_layer_pattern is missing")
     expert_layers = fields.numbers("moe_layer_freq") or ()
-    experts = deepseek_experts(fields, router_dtype="float32")
+    experts = mixture(replace(deepseek_experts(fields), router_dtype="float32"))
     dense = gated_mlp(hidden, fields.size("intermediate_size"), Biases())
-    return _decoder(
+    outline = _decoder(
         fields,
         lambda i: local if i < len(windowed) and windowed[i] else full,
         lambda i: (experts if i < len(expert_layers) and expert_layers[i] else dense,),
     )
+    return replace(outline, draft=block(local, dense, hidden, hidden))
 
 
-def _mimo_attention(fields: Fields, hidden: int, prefix: str, sinks: bool, window: int | None) -> Attention:
+def _mimo_attention(fields: Fields, hidden: int, prefix: str, *, sinks: bool, window: int | None) -> Attention:
     heads = fields.size(f"{prefix}num_attention_heads", "num_attention_heads")
     kv_heads = fields.size(f"{prefix}num_key_value_heads", "num_key_value_heads")
     head_dim = fields.size(f"{prefix}head_dim", "head_dim")
@@ -377,7 +381,7 @@ def gemma4(fields: Fields) -> Outline:
         doubled = 2 if reads and fields.flag("use_double_wide_mlp", default=False) else 1
         dense = gated_mlp(hidden, width * doubled, Biases())
         channels: tuple[Channel, ...] = (dense,) if experts is None else (dense, experts)
-        mixer = _gemma4_attention(fields, hidden, kind == "sliding_attention", reads)
+        mixer = _gemma4_attention(fields, hidden, local=kind == "sliding_attention", reads=reads)
         if per_layer:
             mixer = replace(mixer, matrices=(*mixer.matrices, *_gemma4_per_layer(hidden, per_layer)))
         lengths = (*(hidden,) * 4, *extra, *((hidden,) if per_layer else ()))
@@ -400,7 +404,7 @@ def gemma4(fields: Fields) -> Outline:
     )
 
 
-def _gemma4_attention(fields: Fields, hidden: int, local: bool, reads: bool) -> Attention:
+def _gemma4_attention(fields: Fields, hidden: int, *, local: bool, reads: bool) -> Attention:
     heads = fields.size("num_attention_heads")
     kv_heads, head_dim = fields.size("num_key_value_heads"), fields.size("head_dim")
     if not local:

@@ -19,8 +19,8 @@ _MAX_LAYERS = 2048
 class Outline:
     """What a family's parser yields; the rest of an Architecture is read the same way for all.
 
-    `context_by_default`: tokens, for families whose configs need not state a length. `embeds_everywhere`, `pipelined` and the
-    last four as in Architecture.
+    `context_by_default`: tokens, for families whose configs need not state a length. The rest is explained in
+    Architecture.
     """
 
     hidden_size: int
@@ -36,6 +36,7 @@ class Outline:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
+    draft: Layer | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,4 @@ def norms(*lengths: int) -> tuple[Vector, ...]:
 
 def block(mixer: Mixer | None, channel: Channel | None, *norm_lengths: int) -> Layer:
     """A layer of at most one mixer and one channel."""
-    return Layer(
-        () if mixer is None else (mixer,), () if channel is None else (channel,), norms(*norm_lengths)
-    )
+    return Layer(() if mixer is None else (mixer,), () if channel is None else (channel,), norms(*norm_lengths))

@@ -339,7 +339,7 @@ def head_scheme(quantization: Quantization | None) -> Quantization | None:
 def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
     """Whether a module is on the list: `re:` patterns, `*` globs, or a run of its name's components.
 
-    Checkpoints name the layers of a wrapped language model in several ways; what comes before `layers.` is not compared.
+    Checkpoints name the layers of a wrapped language model in several ways: what comes before `layers.` isn't compared.
     """
     if not ignored:
         return False

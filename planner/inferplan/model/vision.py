@@ -28,9 +28,7 @@ def with_tower(language: Callable[[Fields], Outline], tower: Callable[[Fields], 
     def parser(fields: Fields) -> Outline:
         outline = language(fields)
         found = tower(fields)
-        return replace(
-            outline, outer=(*outline.outer, *found.matrices), vectors=(*outline.vectors, *found.vectors)
-        )
+        return replace(outline, outer=(*outline.outer, *found.matrices), vectors=(*outline.vectors, *found.vectors))
 
     return parser
 
@@ -82,7 +80,10 @@ def qwen3_vision(fields: Fields) -> Tower:
         Matrix("vision.merger.linear_fc2", out, merged, Shard.ROW, bias=True),
     ]
     matrices += [
-        _patches(hidden, v.size("in_channels", default=3) * v.size("temporal_patch_size", default=2) * v.size("patch_size") ** 2),
+        _patches(
+            hidden,
+            v.size("in_channels", default=3) * v.size("temporal_patch_size", default=2) * v.size("patch_size") ** 2,
+        ),
         Matrix("vision.pos_embed", v.size("num_position_embeddings"), hidden, Shard.REPLICATED),
         *merger * (1 + deep),
     ]
@@ -101,7 +102,11 @@ def qwen2_vision(fields: Fields) -> Tower:
     matrices, vectors = _blocks(blocks)
     merged = hidden * v.size("spatial_merge_size", default=2) ** 2
     out = v.size("out_hidden_size") if gated else v.size("hidden_size")
-    inputs = v.size("in_channels", "in_chans", default=3) * v.size("temporal_patch_size", default=2) * v.size("patch_size") ** 2
+    inputs = (
+        v.size("in_channels", "in_chans", default=3)
+        * v.size("temporal_patch_size", default=2)
+        * v.size("patch_size") ** 2
+    )
     matrices += [
         _patches(hidden, inputs, bias=False),
         Matrix("vision.merger.0", merged, merged, Shard.COLUMN, bias=True),
@@ -145,8 +150,7 @@ def gemma4_vision(fields: Fields) -> Tower:
         Matrix("vision.position_embedding_table", 2 * v.size("position_embedding_size"), hidden, Shard.REPLICATED),
         Matrix("embed_vision", fields.size("hidden_size"), hidden, Shard.REPLICATED),
     ]
-    standard = norms(hidden, hidden) if v.flag("standardize", default=False) else ()
-    return Tower(tuple(matrices), (*vectors, *standard))
+    return Tower(tuple(matrices), tuple(vectors))
 
 
 def kimi_vision(fields: Fields) -> Tower:
@@ -179,8 +183,16 @@ def kimi_vision(fields: Fields) -> Tower:
 
 
 # Transformers' defaults of Llama4VisionConfig, which checkpoints' configs leave out in part.
-_LLAMA4 = {"hidden_size": 768, "num_hidden_layers": 34, "intermediate_size": 5632, "image_size": 448, "patch_size": 14,
-           "projector_input_dim": 4096, "projector_output_dim": 4096, "vision_output_dim": 7680, "pixel_shuffle_ratio": 0.5}  # fmt: skip
+_LLAMA4 = {
+    "hidden_size": 768,
+    "num_hidden_layers": 34,
+    "intermediate_size": 5632,
+    "image_size": 448,
+    "patch_size": 14,
+    "projector_input_dim": 4096,
+    "projector_output_dim": 4096,
+    "vision_output_dim": 7680,
+}
 
 
 def llama4_vision(fields: Fields) -> Tower:
@@ -200,7 +212,7 @@ def llama4_vision(fields: Fields) -> Tower:
 
 
 def pixtral_vision(fields: Fields) -> Tower:
-    """Pixtral as Mistral 3 wraps it: RMSNorms, gated feed-forwards, no biases; patches merged 2 × 2, two projections."""
+    """Pixtral as Mistral 3 wraps it: RMSNorms, gated feed-forwards, no biases; merged patches, two projections."""
     v = fields.section("vision_config")
     hidden = v.size("hidden_size")
     blocks = _Blocks(v.size("num_hidden_layers"), hidden, v.size("intermediate_size"), _GATED, bias=False, norm_width=1)

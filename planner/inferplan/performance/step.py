@@ -136,7 +136,7 @@ def _sizes(architecture: Architecture, ranks: Ranks, quantization: Quantization 
 
 def _first_of_each(architecture: Architecture) -> list[tuple[int, Layer, int]]:
     """Each distinct layer with the index it first has and how often it occurs."""
-    first = {}
+    first: dict[Layer, int] = {}
     for index, layer in enumerate(architecture.layers):
         first.setdefault(layer, index)
     return [(first[layer], layer, count) for layer, count in architecture.distinct_layers()]
@@ -264,7 +264,10 @@ def _add_compressed(found: _Reading, mixer: CompressedAttention, count: int, tp:
 def _query_group(architecture: Architecture) -> float:
     """Query heads that share a KV head, mean over attention layers."""
     mixers = [
-        (mixer, n) for layer, n in architecture.distinct_layers() for mixer in layer.mixers if isinstance(mixer, Attention)
+        (mixer, n)
+        for layer, n in architecture.distinct_layers()
+        for mixer in layer.mixers
+        if isinstance(mixer, Attention)
     ]
     layers = sum(n for _, n in mixers)
     return sum(n * m.heads / m.kv_heads for m, n in mixers) / layers if layers else 1.0
@@ -313,7 +316,9 @@ def step_time(t: Table, c: Constants, decode: Array, context: Array, prefill: Ar
     reading = c.weight_bandwidth * t["bandwidth"]
     # Experts that at least one of the batch's tokens goes through, were they spread evenly.
     touched = 1.0 - np.power(1.0 - t["expert_share"], tokens)
-    weights = (t["weight_bytes"] + t["expert_bytes"] * touched) / np.where(t["packed"] > 0, c.packed_bandwidth * t["bandwidth"], reading)
+    weights = (t["weight_bytes"] + t["expert_bytes"] * touched) / np.where(
+        t["packed"] > 0, c.packed_bandwidth * t["bandwidth"], reading
+    )
     linear = _corner(weights, t["linear_flops_per_token"] * tokens / rate)
     linear = linear + t["activation_bytes_per_token"] * tokens / reading
     head = _corner(t["head_bytes"] / reading, t["head_flops_per_token"] * sampled / rate)

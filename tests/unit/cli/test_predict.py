@@ -73,7 +73,7 @@ def test_the_answer_has_every_name_of_the_contract() -> None:
         ("[1]", "InvalidInput", "JSON object"),
         ({**GOOD, "gpu": "H9000"}, "UnknownGPU", "H9000"),
         ({**GOOD, "model": "org/nothing"}, "ModelNotFound", "org/nothing"),
-        ({**GOOD, "model": "mistralai/Mixtral-8x7B-v0.1"}, "UnsupportedArchitecture", "MixtralForCausalLM"),
+        ({**GOOD, "model": "stepfun-ai/Step-3.7-Flash"}, "UnsupportedArchitecture", "Step3p7FlashForCausalLM"),
         ({**GOOD, "weight_quant": "q17"}, "UnknownQuantization", "q17"),
         ({**GOOD, "kv_cache_dtype": "fp3"}, "InvalidInput", "fp3"),
         ({**GOOD, "request_rate": 1.0}, "InvalidInput", "exactly one"),
@@ -85,6 +85,8 @@ def test_the_answer_has_every_name_of_the_contract() -> None:
         ({**GOOD, "gpu_memory_utilization": 1.5}, "InvalidInput", "gpu_memory_utilization"),
         ({**GOOD, "engine_version": "latest"}, "InvalidInput", "latest"),
         ({**GOOD, "speculative": "eagle"}, "UnsupportedSpeculative", "eagle"),
+        ({**GOOD, "speculative": "eagle:3"}, "InvalidInput", "eagle"),
+        ({**GOOD, "speculative": "mtp:0"}, "InvalidInput", "0"),
     ],
 )
 def test_a_bad_case_is_named_and_stops_nothing(case: Any, code: str, said: str) -> None:

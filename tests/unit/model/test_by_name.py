@@ -51,10 +51,13 @@ def test_a_directory_that_changed_is_read_again(tmp_path: Path) -> None:
 def test_modelopts_own_file_says_how_weights_are_stored(tmp_path: Path) -> None:
     directory = model_at(tmp_path / "mine")
     quant = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
-    (directory / "hf_quant_config.json").write_text(json.dumps(quant))
+    (directory / "hf_quant_config.json").write_text(json.dumps({**quant, "producer": {"name": "modelopt"}}))
     found = resolve_model(str(directory)).architecture.quantization
     assert found is not None
-    assert (found.method, found.kv_cache_dtype) == ("fp8", "fp8")
+    assert (found.method, found.kv_cache_dtype) == ("fp8", "fp8_e4m3")
+    # As vLLM does: a file that does not name its producer is not heeded.
+    (directory / "hf_quant_config.json").write_text(json.dumps(quant))
+    assert resolve_model(str(directory)).architecture.quantization is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00", '{"a": ' * 100_000])

@@ -153,7 +153,7 @@ def test_families_that_are_not_bundled_have_their_published_size(
     shared = {k: v for k, v in common.items() if k not in {own.get(f) for f in fields}}
     found = parse_architecture({"architectures": [name], "torch_dtype": "bfloat16", **shared, **fields})
     assert checkpoint_parameters(found) == parameters
-    mixer = found.layers[0].mixer
+    mixer = found.layers[0].mixers[0]
     assert isinstance(mixer, Attention)
     assert mixer.kv_heads == kv_heads
 
@@ -261,7 +261,7 @@ def test_a_scaling_factor_without_meaning_is_named(factor: object) -> None:
 def test_a_window_is_read_where_it_is_in_use() -> None:
     def windows(changes: dict[str, Any]) -> set[int | None]:
         layers = parse_architecture({**LLAMA, **changes}).layers
-        return {layer.mixer.window_tokens for layer in layers if isinstance(layer.mixer, Attention)}
+        return {m.window_tokens for layer in layers for m in layer.mixers if isinstance(m, Attention)}
 
     assert windows({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}) == {4096}
     assert windows({"architectures": ["MistralForCausalLM"], "sliding_window": None}) == {None}
