@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from inferplan.engine import (
     DEFAULT_VERSION,
     EngineConfig,
-    MemoryPlan,
     fit_context,
     plan_memory,
     requests_that_fit,

@@ -3,10 +3,10 @@
 from inferplan.engine.backends import latent_row_bytes
 from inferplan.engine.caches import state_bytes_per_sequence
 from inferplan.engine.config import DEFAULT_VERSION, EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
-from inferplan.engine.memory import fit_context, plan_memory, ranks_of, requests_that_fit
+from inferplan.engine.memory import blocks_held, fit_context, plan_memory, ranks_of, requests_that_fit
 from inferplan.engine.resolve import resolve
 from inferplan.engine.versions import FIRST_V1, parse_version
-from inferplan.engine.weights import Ranks, rank_matrices, rank_shape
+from inferplan.engine.weights import Ranks, rank_matrices, rank_shape, weights_by_kind
 
 __all__ = [
     "DEFAULT_VERSION",
@@ -17,6 +17,7 @@ __all__ = [
     "Ranks",
     "ResolvedConfig",
     "StartError",
+    "blocks_held",
     "fit_context",
     "latent_row_bytes",
     "parse_version",
@@ -27,4 +28,5 @@ __all__ = [
     "requests_that_fit",
     "resolve",
     "state_bytes_per_sequence",
+    "weights_by_kind",
 ]

@@ -108,7 +108,7 @@ def _members(architecture: Architecture, context: _Context) -> Members:
     if context.drafts and architecture.draft is not None:
         members.extend(
             (count - 1, spec)
-            for mixer in architecture.draft.mixers
+            for mixer in architecture.draft.layer.mixers
             for spec in _specs(mixer, context, context.kv, page[1] if page else None)
         )
     return tuple(members)

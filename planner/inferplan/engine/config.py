@@ -163,3 +163,10 @@ class MemoryPlan:
     @property
     def starts(self) -> bool:
         return not self.start_errors
+
+    @property
+    def starts_surely(self) -> bool:
+        """Whether a request of max_model_len fits at the low end of the interval too."""
+        if not self.starts or not self.kv_cache_tokens:
+            return self.starts
+        return self.max_concurrency * self.kv_cache_tokens_low / self.kv_cache_tokens >= 1.0

@@ -41,14 +41,15 @@ from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
 from inferplan.engine.weights import Ranks, draft_bytes_per_rank, padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
-from inferplan.model import DTYPE_BYTES, Architecture, Channel, CompressedAttention, LatentAttention, MoE
+from inferplan.model import DTYPE_BYTES, Architecture, Attention, Channel, CompressedAttention, LatentAttention, MoE
 
 _GIB = 2**30
-# 90 % interval of the KV budget, from published start-up logs other than those the terms above were read off
-# (validation/memory.py: 9 logs on RTX 3090/5090, T4, A100, H100 at TP 1–4, most without a stated version). One-sided:
-# what a log does not state (another process, an older default) only ever takes memory away.
-_BUDGET_SHORT_BYTES = round(3.1 * _GIB)
-_BUDGET_OVER_BYTES = round(0.1 * _GIB)
+# 90 % interval of the KV budget as a share of the GPU's memory, from published start-up logs other than those the terms
+# above were read off (validation/memory.py: 7 of dense decoders on RTX 3090/5090, T4, A100, H100 at TP 1–4, most of no
+# stated version; 14 of all others). One-sided: what a log does not state (another process, an older default, an
+# encoder) only ever takes memory away.
+_SHORT_SHARE_DENSE, _SHORT_SHARE = 0.04, 0.06
+_OVER_BYTES = round(0.1 * _GIB)
 _GATHERED_CONTEXTS = 40
 _FULL_CAPTURE_SIZES = 51  # 1, 2, 4, 8..248 by 8, 256..512 by 16
 
@@ -82,7 +83,7 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
     per_request = sum(g.blocks_per_request for g in groups)
     concurrency = blocks / per_request if per_request and not errors else 0.0
     tokens = _reported_tokens(groups, blocks, concurrency, config) if concurrency else 0
-    low, high = _token_interval(tokens, available, config)
+    low, high = _token_interval(architecture, gpu, tokens, available, config)
     return MemoryPlan(
         total_memory_bytes=gpu.memory_bytes,
         weights_bytes_per_rank=weights,
@@ -153,11 +154,11 @@ def requests_that_fit(memory: MemoryPlan, tokens: float) -> float:
     """
     if not memory.starts or not memory.kv_groups:
         return 0.0
-    held = sum(_blocks_held(group, tokens) for group in memory.kv_groups)
+    held = sum(blocks_held(group, tokens) for group in memory.kv_groups)
     return max(0, memory.num_gpu_blocks - 1) / held
 
 
-def _blocks_held(group: KVGroup, tokens: float) -> int:
+def blocks_held(group: KVGroup, tokens: float) -> int:
     """Blocks of a request while it decodes; a window takes one more than it fills, as it rarely starts with one."""
     if group.kind == Kind.STATE.value:
         return group.blocks_per_request
@@ -305,9 +306,20 @@ def _bytes_per_token(groups: tuple[Group, ...]) -> float:
     return sum(block / g.block_size for g in growing)
 
 
-def _token_interval(tokens: int, available: int, config: ResolvedConfig) -> tuple[int, int]:
-    """90 % interval of the tokens: the budget's error in bytes (module docstring), none when the bytes were given."""
+def _token_interval(
+    architecture: Architecture, gpu: GPU, tokens: int, available: int, config: ResolvedConfig
+) -> tuple[int, int]:
+    """90 % interval of the tokens: the budget's error (above), none when the bytes were given."""
     if config.available_kv_cache_bytes is not None or available <= 0:
         return tokens, tokens
-    low, high = 1 - _BUDGET_SHORT_BYTES / available, 1 + _BUDGET_OVER_BYTES / available
+    share = _SHORT_SHARE_DENSE if _is_plain_decoder(architecture) else _SHORT_SHARE
+    low, high = 1 - share * gpu.memory_bytes / available, 1 + _OVER_BYTES / available
     return max(0, int(tokens * low)), int(tokens * high)
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_decoder(architecture: Architecture) -> bool:
+    """Softmax attention and dense feed-forwards, nothing beside them."""
+    plain_mixers = all(isinstance(mixer, Attention) for mixer in mixers_of(architecture))
+    channels = (c for layer, _ in architecture.distinct_layers() for c in layer.channels)
+    return plain_mixers and not any(isinstance(c, MoE) for c in channels) and not architecture.bidirectional_prefix

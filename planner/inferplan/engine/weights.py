@@ -21,12 +21,14 @@ from inferplan.model import (
     Architecture,
     Attention,
     Channel,
+    DenseMLP,
     LatentAttention,
     Layer,
     Matrix,
     Mixer,
     MoE,
     Quantization,
+    Recurrent,
     Shard,
     Vector,
     head_scheme,
@@ -131,40 +133,60 @@ def matrix_bytes(matrix: Matrix, shape: tuple[int, int], quantization: Quantizat
     return stored_bytes(*shape, quantization, element) + bias
 
 
-@lru_cache(maxsize=4096)
 def weights_bytes_per_rank(
     architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str
 ) -> int:
     """Weight bytes on the heaviest rank; what isn't quantized is kept in `dtype`."""
+    return sum(size for _, size in weights_by_kind(architecture, ranks, quantization, dtype))
+
+
+@lru_cache(maxsize=4096)
+def weights_by_kind(
+    architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str
+) -> tuple[tuple[str, int], ...]:
+    """(kind of weights, bytes) on the heaviest rank, in the order of the model's parts."""
     tp, pp = ranks.tp, ranks.pp
     dtype_bytes = DTYPE_BYTES[dtype]
     per_layer = _layer_bytes(architecture, ranks, quantization, dtype_bytes)
     embedding = padded_vocab(architecture.vocab_size) / tp * architecture.hidden_size * dtype_bytes
-    outer = sum(matrix_bytes(m, rank_shape(m, tp), None, dtype_bytes) for m in architecture.outer)
-    first = embedding + outer
     # A tied LM head is the embedding itself; on its own pipeline stage it is a copy.
     head = 0.0 if architecture.tied_embeddings and pp == 1 else _head_bytes(architecture, tp, quantization, dtype_bytes)
     if architecture.embeds_everywhere and pp > 1 and not architecture.tied_embeddings:
         head += embedding
-    last = head + _vector_bytes(architecture.vectors, tp, dtype_bytes)
-    stages = []
+    stages: list[dict[str, float]] = []
     for index, (begin, count) in enumerate(pipeline_stages(len(architecture.layers), pp)):
-        total = sum(per_layer[begin : begin + count])
-        total += first if index == 0 else 0
-        total += last if index == pp - 1 else 0
-        stages.append(total)
-    return round(max(stages))
+        stage: dict[str, float] = {}
+        if index == 0:
+            _add(stage, "embedding and LM head", embedding)
+        for layer in per_layer[begin : begin + count]:
+            for kind, size in layer.items():
+                _add(stage, kind, size)
+        if index == 0:
+            outer = sum(matrix_bytes(m, rank_shape(m, tp), None, dtype_bytes) for m in architecture.outer)
+            _add(stage, "beside the layers", outer)
+        if index == pp - 1:
+            _add(stage, "embedding and LM head", head)
+            _add(stage, "beside the layers", _vector_bytes(architecture.vectors, tp, dtype_bytes))
+        stages.append(stage)
+    heaviest = max(stages, key=lambda stage: sum(stage.values()))
+    return tuple((kind, round(size)) for kind, size in heaviest.items() if size)
+
+
+def _add(sizes: dict[str, float], kind: str, size: float) -> None:
+    sizes[kind] = sizes.get(kind, 0.0) + size
 
 
 @lru_cache(maxsize=1024)
 def draft_bytes_per_rank(
     architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype: str
 ) -> int:
-    """The layer that drafts tokens: itself, a projection of two hidden states and three norms, embedding and LM head."""
+    """The layer that drafts tokens: itself, a projection of two states, three norms, an embedding and an LM head."""
     if architecture.draft is None:
         return 0
     dtype_bytes, hidden = DTYPE_BYTES[dtype], architecture.hidden_size
-    layer = _one_layer(architecture.draft, len(architecture.layers), ranks, quantization, dtype_bytes)
+    layer = sum(
+        _one_layer(architecture.draft.layer, len(architecture.layers), ranks, quantization, dtype_bytes).values()
+    )
     embedding = padded_vocab(architecture.vocab_size) / ranks.tp * hidden * dtype_bytes
     joint = (2 * hidden * hidden + 3 * hidden) * dtype_bytes
     return round(layer + joint + 2 * embedding)
@@ -189,9 +211,9 @@ def pipeline_stages(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
 
 def _layer_bytes(
     architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
-) -> list[float]:
+) -> list[dict[str, float]]:
     by_name = quantization is not None and bool(quantization.ignored or quantization.only or quantization.others)
-    known: dict[Layer, float] = {}
+    known: dict[Layer, dict[str, float]] = {}
     sizes = []
     for index, layer in enumerate(architecture.layers):
         if by_name or layer not in known:
@@ -200,21 +222,36 @@ def _layer_bytes(
     return sizes
 
 
-def _one_layer(layer: Layer, index: int, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int) -> float:
-    total = _vector_bytes(layer.vectors, ranks.tp, dtype_bytes)
+def _one_layer(
+    layer: Layer, index: int, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
+) -> dict[str, float]:
+    """Bytes by kind; a layer's own norms count with what comes first in it."""
+    sizes: dict[str, float] = {}
     for part in layer.parts:
-        total += _vector_bytes(part.vectors, ranks.tp, dtype_bytes)
-        for matrix, shape, copies in rank_matrices(part, ranks):
-            if not matrix.shared:
-                held = quantization_of_matrix(matrix, index, quantization)
-                if isinstance(part, MoE) and held is not None and held.block is not None:
-                    held = _refined(held, part, shape, ranks)
-                total += copies * matrix_bytes(matrix, shape, held, dtype_bytes)
+        kind = _kind_of(part)
+        _add(sizes, kind, _vector_bytes(part.vectors, ranks.tp, dtype_bytes))
+        for position, (matrix, shape, copies) in enumerate(rank_matrices(part, ranks)):
+            if matrix.shared:
+                continue
+            held = quantization_of_matrix(matrix, index, quantization)
+            routed = isinstance(part, MoE) and position >= len(part.matrices)
+            if isinstance(part, MoE) and held is not None and held.block is not None:
+                held = _refined(held, part, shape, ranks)
+            name = "routed experts" if routed else kind
+            _add(sizes, name, copies * matrix_bytes(matrix, shape, held, dtype_bytes))
     if quantization is not None and quantization.cache_scales:
         # A scale for K and one for V, float32; the fp8 method leaves latent attention out.
         scaled = (Attention,) if quantization.method == "fp8" else (Attention, LatentAttention)
-        total += sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, scaled))
-    return total
+        _add(sizes, "attention", sum(2 * 4 for mixer in layer.mixers if isinstance(mixer, scaled)))
+    first = _kind_of(layer.parts[0]) if layer.parts else "beside the layers"
+    _add(sizes, first, _vector_bytes(layer.vectors, ranks.tp, dtype_bytes))
+    return sizes
+
+
+def _kind_of(part: Mixer | Channel) -> str:
+    if isinstance(part, Recurrent):
+        return "state mixers"
+    return "feed-forward" if isinstance(part, DenseMLP | MoE) else "attention"
 
 
 def _refined(held: Quantization, moe: MoE, shape: tuple[int, int], ranks: Ranks) -> Quantization:

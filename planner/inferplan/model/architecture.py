@@ -213,6 +213,14 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """The layer that predicts further tokens (MTP). `own_embeddings`: the checkpoint holds embedding and head again."""
+
+    layer: Layer
+    own_embeddings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Quantization:
     """What `quantization_config` says of the checkpoint, normalised.
 
@@ -253,7 +261,7 @@ class Architecture:
     `largest_graph`: the largest batch that CUDA graphs are captured for, where the family has one of its own.
     `fp8_cache_capabilities`: major compute capabilities where the cache is fp8 unless another type is asked for.
     `residual_streams`: copies of the hidden state that run side by side.
-    `draft`: the layer that predicts further tokens (MTP), where the checkpoint has one; used only for speculation.
+    `draft`: where the checkpoint has one; used only for speculation.
     """
 
     name: str
@@ -275,7 +283,7 @@ class Architecture:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
-    draft: Layer | None = None
+    draft: Draft | None = None
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""

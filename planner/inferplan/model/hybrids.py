@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Attention, Channel, DenseMLP, Layer, Matrix, MoE, Recurrent, Shard, Vector
+from inferplan.model.architecture import (
+    Attention,
+    Channel,
+    DenseMLP,
+    Draft,
+    Layer,
+    Matrix,
+    MoE,
+    Recurrent,
+    Shard,
+    Vector,
+)
 from inferplan.model.fields import Fields
 from inferplan.model.latents import latent_attention
 from inferplan.model.mixtures import deepseek_experts, dense_first, granite_experts, qwen_experts
@@ -293,7 +304,7 @@ def nemotron_h(fields: Fields) -> Outline:
     layers = tuple(made[sign] for sign in pattern)
     draft = None
     if fields.optional("num_nextn_predict_layers") and experts is not None:
-        draft = Layer((attending,), (experts,), norms(hidden, hidden))
+        draft = Draft(Layer((attending,), (experts,), norms(hidden, hidden)))
     return Outline(hidden, layers, vectors=norms(hidden), embeds_everywhere=True, draft=draft)
 
 
@@ -379,7 +390,7 @@ def _gated_delta_decoder(fields: Fields, *, split: bool) -> Outline:
         return gated_mlp(h.hidden, fields.size("intermediate_size"), _NO_BIASES)
 
     layers = tuple(block(_kind(mixers, kind), channel(i), h.hidden, h.hidden) for i, kind in enumerate(kinds))
-    draft = block(attending, channel(count - 1), h.hidden, h.hidden)
+    draft = Draft(block(attending, channel(count - 1), h.hidden, h.hidden))
     return Outline(h.hidden, layers, vectors=norms(h.hidden), embeds_everywhere=True, draft=draft)
 
 

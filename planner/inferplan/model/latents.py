@@ -8,6 +8,7 @@ from dataclasses import replace
 from inferplan.errors import InvalidModelConfig
 from inferplan.model.architecture import (
     CompressedAttention,
+    Draft,
     Indexer,
     LatentAttention,
     Layer,
@@ -149,8 +150,9 @@ def deepseek_v4(fields: Fields) -> Outline:
         Layer((mixers[ratios[i]],), (by_token if i < hashed else experts,), (*norms(hidden, hidden), *hyper))
         for i in range(count)
     )
-    drafts = len(ratios) > count and fields.optional("num_nextn_predict_layers")
-    draft = Layer((mixers[ratios[count]],), (experts,), (*norms(hidden, hidden), *hyper)) if drafts else None
+    draft = None
+    if len(ratios) > count and fields.optional("num_nextn_predict_layers"):
+        draft = Draft(Layer((mixers[ratios[count]],), (experts,), (*norms(hidden, hidden), *hyper)))
     head = tuple(Vector("hc_head", length, dtype="float32") for length in (copies * copies * hidden, copies, 1))
     return Outline(hidden, layers, vectors=(*norms(hidden), *head), residual_streams=copies, draft=draft)
 

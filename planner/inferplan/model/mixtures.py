@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Attention, Channel, Indexer, Layer, Matrix, MoE, Shard, Vector
+from inferplan.model.architecture import Attention, Channel, Draft, Indexer, Layer, Matrix, MoE, Shard, Vector
 from inferplan.model.fields import Fields
 from inferplan.model.parts import (
     Biases,
@@ -150,9 +150,9 @@ def glm4_moe(fields: Fields) -> Outline:
     return replace(outline, draft=last_layer(fields, outline))
 
 
-def last_layer(fields: Fields, outline: Outline) -> Layer | None:
+def last_layer(fields: Fields, outline: Outline) -> Draft | None:
     """The layer that drafts tokens, where it is one more of the last kind."""
-    return outline.layers[-1] if fields.optional("num_nextn_predict_layers", "mtp_num_hidden_layers") else None
+    return Draft(outline.layers[-1], own_embeddings=True) if fields.optional("num_nextn_predict_layers") else None
 
 
 def minimax_m2(fields: Fields) -> Outline:
@@ -301,7 +301,7 @@ def mimo_v2(fields: Fields) -> Outline:
         lambda i: local if i < len(windowed) and windowed[i] else full,
         lambda i: (experts if i < len(expert_layers) and expert_layers[i] else dense,),
     )
-    return replace(outline, draft=block(local, dense, hidden, hidden))
+    return replace(outline, draft=Draft(block(local, dense, hidden, hidden)))
 
 
 def _mimo_attention(fields: Fields, hidden: int, prefix: str, *, sinks: bool, window: int | None) -> Attention:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Attention, Channel, DenseMLP, Layer, Matrix, Mixer, MoE, Shard, Vector
+from inferplan.model.architecture import Attention, Channel, DenseMLP, Draft, Layer, Matrix, Mixer, MoE, Shard, Vector
 from inferplan.model.fields import Fields
 
 _MAX_LAYERS = 2048
@@ -36,7 +36,7 @@ class Outline:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
-    draft: Layer | None = None
+    draft: Draft | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How large a checkpoint is as it is stored: parameters and bytes, no padding, no replication.
+"""How large a checkpoint is as it is stored: parameters and bytes, no padding, no replication. A drafting layer counts.
 
 A quantized weight of `b` bits costs b/8 bytes plus its share of a scale (and zero point): per group of inputs, per
 block, per output channel or per tensor. Not counted: GPTQ's g_idx (32/b ÷ outputs: below 0.3 %).
@@ -36,22 +36,33 @@ def _scale_bytes(out: int, inner: int, q: Quantization) -> float:
 def checkpoint_parameters(architecture: Architecture) -> int:
     """Parameters in the checkpoint: tied embeddings and shared layers once."""
     total = _outer_parameters(architecture)
-    for layer, count in architecture.distinct_layers():
+    drafts = ((architecture.draft.layer, 1),) if architecture.draft is not None else ()
+    for layer, count in (*architecture.distinct_layers(), *drafts):
         size = sum(v.length for v in layer.vectors)
         for part in layer.parts:
             size += sum(v.length for v in part.vectors if not v.shared)
             size += sum(copies * m.parameters for m, copies in matrices_of(part) if not m.shared)
         total += size * count
-    return total
+    return total + _joint_parameters(architecture)
+
+
+def _joint_parameters(architecture: Architecture) -> int:
+    """What joins a hidden state and the next token's embedding for a drafting layer: a projection and three norms."""
+    if architecture.draft is None:
+        return 0
+    hidden = architecture.hidden_size
+    again = 2 * architecture.vocab_size * hidden if architecture.draft.own_embeddings else 0
+    return 2 * hidden * hidden + 3 * hidden + again
 
 
 def checkpoint_bytes(architecture: Architecture) -> float:
     """Bytes of the checkpoint's tensors, quantized as its config says; all else in the model dtype."""
     dtype_bytes = DTYPE_BYTES[architecture.dtype]
     total = float(_outer_parameters(architecture) * dtype_bytes)
-    for index, layer in enumerate(architecture.layers):
+    drafts = (architecture.draft.layer,) if architecture.draft is not None else ()
+    for index, layer in enumerate((*architecture.layers, *drafts)):
         total += _layer_bytes(layer, index, architecture.quantization, dtype_bytes)
-    return total
+    return total + _joint_parameters(architecture) * dtype_bytes
 
 
 def _layer_bytes(layer: Layer, index: int, quantization: Quantization | None, dtype_bytes: int) -> float:

@@ -113,14 +113,15 @@ def priced(gpu: GPU, inputs: Inputs) -> GPU:
 
 def served_context_tokens(request: PlanningRequest) -> int:
     """`max_model_len`: the asked context, else what covers 99.9 % of prompts plus answers, within the model's limit."""
-    limit = request.model.architecture.max_position_embeddings
+    architecture = request.model.architecture
+    limit = architecture.max_position_embeddings
     for field, asked in (
         ("runtime.extraArgs --max-model-len", request.overrides.max_model_len),
         ("constraints.minContextLength", request.constraints.min_context_length),
     ):
         if asked is None:
             continue
-        if asked > limit:
+        if asked > limit and architecture.limits_context:
             message = f"{field}={asked}: {request.model.id} is limited to {limit} tokens"
             raise InvalidInput(message, code="ContextAboveModelLimit")
         return asked
@@ -185,12 +186,24 @@ def _shapes_of(
                 f"the checkpoint is {config.weight_quantization}; constraints.quantization allows {', '.join(allowed)}"
             )
             refused.append(Unusable(gpu, name, Notice("QuantizationNotAllowed", message)))
+        elif memory.starts and not memory.starts_surely and request.objectives.judge_by != "Point":
+            refused.append(Unusable(gpu, name, _unsure(shape), shape))
         elif memory.starts:
             started.append(shape)
         else:
             first = memory.start_errors[0]
             refused.append(Unusable(gpu, name, Notice(first.code, f"{first.message} {first.fix}"), shape))
     return started, refused
+
+
+def _unsure(shape: Shape) -> Notice:
+    memory, context = shape.memory, shape.config.max_model_len
+    message = (
+        f"{memory.available_kv_cache_bytes / 2**30:.2f} GiB are left for the KV cache, maybe so much less that "
+        f"one request of {context} tokens does not fit ({memory.kv_cache_tokens_low}–{memory.kv_cache_tokens_high} "
+        "tokens, 90 %). Use more or larger GPUs or a shorter context, or judge by the point estimate."
+    )
+    return Notice("MayNotStart", message)
 
 
 def _max_num_seqs_options(request: PlanningRequest) -> tuple[int | None, ...]:
@@ -218,7 +231,7 @@ def _engine_config(
         block_size=fixed.block_size,
         gpu_memory_utilization=fixed.gpu_memory_utilization,
         enforce_eager=fixed.enforce_eager is True,
-        enable_prefix_caching=fixed.enable_prefix_caching is not False,
+        enable_prefix_caching=fixed.enable_prefix_caching,
         async_scheduling=fixed.async_scheduling,
         available_kv_cache_bytes=fixed.kv_cache_memory_bytes,
     )

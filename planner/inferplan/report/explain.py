@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from inferplan.engine import KVGroup, blocks_held, ranks_of, requests_that_fit, weights_by_kind
 from inferplan.performance import Operation, Performance, ServingPoint
 
 _GIB = 2**30
@@ -26,6 +27,7 @@ def memory_slices(point: ServingPoint) -> tuple[Slice, ...]:
     memory = point.memory
     fixed = (
         Slice("weights", memory.weights_bytes_per_rank),
+        *((Slice("draft layer", memory.draft_weights_bytes),) if memory.draft_weights_bytes else ()),
         Slice("activation peak", memory.activation_bytes),
         Slice("non-torch (NCCL, context)", memory.non_torch_bytes),
         Slice("CUDA graphs", memory.cuda_graph_bytes),
@@ -45,6 +47,9 @@ def explain_text(point: ServingPoint, performance: Performance, warnings: tuple[
         f"One GPU's memory ({memory.total_memory_bytes / _GIB:.2f} GiB, "
         f"{config.gpu_memory_utilization:.2f} of it for vLLM)",
         *_memory_lines(point),
+        "",
+        "Weights on that GPU",
+        *_weight_lines(point),
         "",
         *_kv_lines(point),
         "",
@@ -67,10 +72,19 @@ def explain_json(point: ServingPoint, performance: Performance, warnings: tuple[
         "architecture": point.architecture.name,
         "gpu": point.gpu.name,
         "memory_bytes": {s.name: s.bytes for s in memory_slices(point)},
+        "weights_bytes": dict(_weights(point)),
         "memory_per_layer_kind": [
-            {"kind": g.kind, "layers": g.layers, "page_size_bytes": g.page_size_bytes, "block_size": g.block_size}
+            {
+                "kind": g.kind,
+                "layers": g.layers,
+                "page_size_bytes": g.page_size_bytes,
+                "block_size": g.block_size,
+                "blocks_per_p95_request": blocks_held(g, p95_tokens(point)),
+                "blocks_per_longest_request": g.blocks_per_request,
+            }
             for g in point.memory.kv_groups
         ],
+        "num_gpu_blocks": point.memory.num_gpu_blocks,
         "requests_at_once": requests_at_once(point),
         "kv_cache_tokens": point.memory.kv_cache_tokens,
         "max_concurrency": point.memory.max_concurrency,
@@ -82,12 +96,24 @@ def explain_json(point: ServingPoint, performance: Performance, warnings: tuple[
     }
 
 
+def p95_tokens(point: ServingPoint) -> float:
+    """The workload's p95 prompt plus p95 answer."""
+    return point.workload.input_tokens.p95_tokens + point.workload.output_tokens.p95_tokens
+
+
 def requests_at_once(point: ServingPoint) -> float:
-    """How many requests of the workload's p95 prompt plus p95 answer the KV cache holds at once."""
-    workload, memory = point.workload, point.memory
-    length = workload.input_tokens.p95_tokens + workload.output_tokens.p95_tokens
-    per_request = length * memory.kv_bytes_per_token_per_rank
-    return memory.available_kv_cache_bytes / per_request if per_request > 0 and memory.starts else 0.0
+    """How many requests of p95 length the KV cache holds at once, in whole blocks."""
+    return requests_that_fit(point.memory, p95_tokens(point))
+
+
+def _weights(point: ServingPoint) -> tuple[tuple[str, int], ...]:
+    config = point.config
+    return weights_by_kind(point.architecture, ranks_of(config), config.quantization, config.dtype)
+
+
+def _weight_lines(point: ServingPoint) -> list[str]:
+    total = point.memory.weights_bytes_per_rank
+    return [f"  {kind:26s} {size / _GIB:8.2f} GiB {size / total:6.1%}" for kind, size in _weights(point)]
 
 
 def _memory_lines(point: ServingPoint) -> list[str]:
@@ -102,10 +128,26 @@ def _kv_lines(point: ServingPoint) -> list[str]:
     memory, config = point.memory, point.config
     if not memory.starts:
         return ["vLLM would refuse to start (below)."]
+    length = p95_tokens(point)
     return [
-        f"{requests_at_once(point):.1f} requests of p95 length at once; {memory.kv_cache_tokens:,} tokens; vLLM logs",
+        f"KV cache: {memory.num_gpu_blocks:,} blocks, shared by all groups of layers",
+        *_group_lines(memory.kv_groups, length),
+        f"{requests_at_once(point):.1f} requests of p95 length ({length:,.0f} tokens) at once; "
+        f"{memory.kv_cache_tokens:,} tokens; vLLM logs",
         f'  "GPU KV cache size: {memory.kv_cache_tokens:,} tokens, Maximum concurrency for '
         f'{config.max_model_len:,} tokens per request: {memory.max_concurrency:.2f}x"',
+    ]
+
+
+def _group_lines(groups: tuple[KVGroup, ...], length: float) -> list[str]:
+    """Groups that look alike as one line."""
+    alike: dict[tuple[str, int, int, int], int] = {}
+    for group in groups:
+        key = (group.kind, group.layers, group.block_size, blocks_held(group, length))
+        alike[key] = alike.get(key, 0) + 1
+    return [
+        f"  {times:2d} × {kind:8s} {layers:3d} layers, blocks of {block:,} tokens, {held:,} held by a p95 request"
+        for (kind, layers, block, held), times in alike.items()
     ]
 
 

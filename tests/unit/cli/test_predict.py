@@ -24,6 +24,8 @@ GOOD: dict[str, Any] = {
 }
 CONTRACT = {
     "id",
+    "max_model_len",
+    "max_num_seqs",
     "weights_bytes_per_rank",
     "activation_bytes",
     "non_torch_bytes",
@@ -33,6 +35,7 @@ CONTRACT = {
     "num_gpu_blocks",
     "kv_cache_tokens",
     "max_concurrency",
+    "requests_that_fit",
     "starts",
     "start_errors",
     "ttft_ms",
