@@ -304,6 +304,48 @@ def mimo_v2(fields: Fields) -> Outline:
     return replace(outline, draft=Draft(block(local, dense, hidden, hidden)))
 
 
+def step3p5(fields: Fields) -> Outline:
+    """Full and windowed layers (of their own head counts), gated per head; a float32 router whose scores are corrected.
+
+    Two spellings are read: Step-3.5's own and the common one (`num_experts`, `first_k_dense_replace`).
+    """
+    hidden, count = fields.size("hidden_size"), layer_count(fields)
+    kinds = fields.names("layer_types", count)
+    gate = fields.flag("use_head_wise_attn_gate", default=False)
+    other = "attention_other_setting"
+    windowed_heads = fields.section(other).optional("num_attention_heads") if fields.values.get(other) else None
+
+    def mixer(kind: str) -> Attention:
+        windowed = kind == "sliding_attention"
+        heads = (windowed_heads if windowed else None) or fields.size("num_attention_heads")
+        kv_heads = fields.size("num_attention_groups", "num_key_value_heads")
+        h = Heads(hidden, heads, kv_heads, fields.size("head_dim"))
+        window = fields.window() if windowed else None
+        made = attention(h, Biases(), window=window, vectors=norms(h.head_dim, h.head_dim))
+        if not gate:
+            return made
+        return replace(made, matrices=(*made.matrices, Matrix("self_attn.g_proj", heads, hidden, Shard.COLUMN)))
+
+    mixers = {kind: mixer(kind) for kind in set(kinds)}
+    routed = Experts(
+        hidden=hidden,
+        count=fields.size("moe_num_experts", "num_experts"),
+        per_token=fields.size("moe_top_k", "num_experts_per_tok"),
+        width=fields.size("moe_intermediate_size"),
+        prefix="moe",
+        router_dtype="float32",
+        corrected=True,
+        shared=fields.size("share_expert_dim"),
+        shared_name="share_expert",
+    )
+    listed = fields.text("moe_layers_enum")
+    sparse = {int(i) for i in listed.split(",")} if listed else set(range(fields.size("first_k_dense_replace"), count))
+    dense = gated_mlp(hidden, fields.size("intermediate_size"), Biases())
+    experts = mixture(routed)
+    outline = _decoder(fields, lambda i: mixers[kinds[i]], lambda i: (experts if i in sparse else dense,))
+    return replace(outline, draft=last_layer(fields, outline))
+
+
 def _mimo_attention(fields: Fields, hidden: int, prefix: str, *, sinks: bool, window: int | None) -> Attention:
     heads = fields.size(f"{prefix}num_attention_heads", "num_attention_heads")
     kv_heads = fields.size(f"{prefix}num_key_value_heads", "num_key_value_heads")

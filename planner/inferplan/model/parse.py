@@ -111,6 +111,8 @@ _PARSERS: dict[str, Callable[[Fields], Outline]] = {
     "Llama4ForCausalLM": mixtures.llama4,
     "Llama4ForConditionalGeneration": vision.with_tower(mixtures.llama4, vision.llama4_vision),
     "MiMoV2FlashForCausalLM": mixtures.mimo_v2,
+    "Step3p5ForCausalLM": mixtures.step3p5,
+    "Step3p7FlashForCausalLM": mixtures.step3p5,
     "DeciLMForCausalLM": mixtures.deci,
     "Gemma4ForCausalLM": mixtures.gemma4,
     "Gemma4ForConditionalGeneration": vision.with_tower(mixtures.gemma4, vision.gemma4_vision),
