@@ -17,7 +17,6 @@ its own planning code.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -274,8 +273,3 @@ def _group(first: Spec, specs: list[Spec], request: Request, *, side_by_side: bo
 def bytes_per_block(groups: tuple[Group, ...]) -> int:
     """Bytes of one block of the shared pool (padding layers of smaller groups included)."""
     return max((g.block_bytes for g in groups), default=0)
-
-
-def layers_by_kind(members: Members) -> tuple[tuple[Spec, int], ...]:
-    """Distinct specs with how many layers have each, in order of appearance."""
-    return tuple(Counter(spec for _, spec in members).items())

@@ -39,8 +39,9 @@ def resolve(config: EngineConfig, architecture: Architecture, gpu: GPU) -> Resol
     warnings = list(version_warnings(config.version))
     dtype, quantization = _weights(config, architecture)
     if dtype == "bfloat16" and gpu.vendor == "NVIDIA" and gpu.compute_capability < _AMPERE:
-        dtype = "float16"
-        warnings.append(f"DtypeFallback: {gpu.name} has no bfloat16; vLLM loads the model as float16")
+        dtype = "float32" if architecture.unstable_in_float16 else "float16"
+        slower = "; its latencies are predicted as those of float16, so too low" if dtype == "float32" else ""
+        warnings.append(f"DtypeFallback: {gpu.name} has no bfloat16; vLLM loads the model as {dtype}{slower}")
     kv = _kv_dtype(config, architecture, gpu, dtype, quantization)
     context = config.max_model_len or default_context(architecture, facts)
     batched, max_num_seqs = _batch(config, context, default_batch(gpu, facts.batch))

@@ -261,6 +261,7 @@ class Architecture:
     `largest_graph`: the largest batch that CUDA graphs are captured for, where the family has one of its own.
     `fp8_cache_capabilities`: major compute capabilities where the cache is fp8 unless another type is asked for.
     `residual_streams`: copies of the hidden state that run side by side.
+    `unstable_in_float16`: vLLM refuses float16; a GPU without bfloat16 computes in float32.
     `draft`: where the checkpoint has one; used only for speculation.
     """
 
@@ -283,6 +284,7 @@ class Architecture:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
+    unstable_in_float16: bool = False
     draft: Draft | None = None
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:

@@ -87,9 +87,9 @@ class Fields:
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
     def dtype(self) -> str:
-        """Model dtype; vLLM loads float32 checkpoints as they are only when asked, `auto` makes them float16."""
+        """Model dtype. `auto` makes float32 (also where none is stated) bfloat16; float32 is loaded only if asked."""
         value = str(self.values.get("torch_dtype") or self.values.get("dtype") or "float32").removeprefix("torch.")
         found = _DTYPES.get(value)
         if found is None:
             raise InvalidModelConfig(f"config.json: torch_dtype={value!r} is not one of {', '.join(_DTYPES)}")
-        return "float16" if found == "float32" else found
+        return "bfloat16" if found == "float32" else found

@@ -90,7 +90,9 @@ def gemma(fields: Fields) -> Outline:
 
 def gemma2(fields: Fields) -> Outline:
     """A window in every other layer, the first one included; norms before and after each block."""
-    return _llama_like(fields, Biases(), windows=_periodic_windows(fields, 2), layer_norms=4, tied_by_default=True)
+    windows = _periodic_windows(fields, 2)
+    outline = _llama_like(fields, Biases(), windows=windows, layer_norms=4, tied_by_default=True)
+    return replace(outline, unstable_in_float16=True)
 
 
 def gemma3(fields: Fields) -> Outline:
@@ -99,7 +101,8 @@ def gemma3(fields: Fields) -> Outline:
     period = fields.size("sliding_window_pattern", "_sliding_window_pattern", default=6)
     windows = _periodic_windows(fields, period)
     head_norms = norms(h.head_dim, h.head_dim)
-    return _llama_like(fields, Biases(), head_norms=head_norms, windows=windows, layer_norms=4, tied_by_default=True)
+    outline = _llama_like(fields, Biases(), head_norms=head_norms, windows=windows, layer_norms=4, tied_by_default=True)
+    return replace(outline, unstable_in_float16=True)
 
 
 def gemma3_multimodal(fields: Fields) -> Outline:
@@ -137,7 +140,8 @@ def glm(fields: Fields) -> Outline:
 
 def glm4(fields: Fields) -> Outline:
     """Norms before and after each block."""
-    return _llama_like(fields, Biases(qkv=fields.flag("attention_bias", default=False)), layer_norms=4)
+    outline = _llama_like(fields, Biases(qkv=fields.flag("attention_bias", default=False)), layer_norms=4)
+    return replace(outline, unstable_in_float16=True)
 
 
 def stablelm(fields: Fields) -> Outline:

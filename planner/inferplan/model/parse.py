@@ -52,6 +52,7 @@ def parse_architecture(
         largest_graph=outline.largest_graph,
         fp8_cache_capabilities=outline.fp8_cache_capabilities,
         residual_streams=outline.residual_streams,
+        unstable_in_float16=outline.unstable_in_float16,
         draft=outline.draft,
     )
 

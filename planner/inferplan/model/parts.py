@@ -36,6 +36,7 @@ class Outline:
     largest_graph: int | None = None
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
+    unstable_in_float16: bool = False
     draft: Draft | None = None
 
 
