@@ -32,6 +32,7 @@ from inferplan.errors import (
 from inferplan.model.architecture import Architecture
 from inferplan.model.facts import ModelFacts
 from inferplan.model.parse import parse_architecture
+from inferplan.model.quantization import unheeded_quantization
 from inferplan.model.size import checkpoint_bytes, checkpoint_parameters
 
 if TYPE_CHECKING:
@@ -176,14 +177,16 @@ def _from_directory(directory: Path) -> ModelFacts:
     config = _File.at(directory / "config.json")
     if config is None:
         raise ModelNotFound(f"model {str(directory)!r}: no config.json there")
-    architecture = _parsed(config, _File.at(directory / "hf_quant_config.json"))
+    quant_config = _File.at(directory / "hf_quant_config.json")
+    architecture, warnings = _parsed(config, quant_config)
     # The directory's name only: a recommendation must not depend on where a file lies.
-    return ModelFacts(directory.resolve().name, "", "directory", architecture)
+    return ModelFacts(directory.resolve().name, "", "directory", architecture, warnings=warnings)
 
 
 @lru_cache(maxsize=512)
-def _parsed(config: _File, quant_config: _File | None) -> Architecture:
-    return parse_architecture(_json_file(config), _json_file(quant_config) if quant_config is not None else None)
+def _parsed(config: _File, quant_config: _File | None) -> tuple[Architecture, tuple[tuple[str, str], ...]]:
+    fields, quantized = _json_file(config), _json_file(quant_config) if quant_config is not None else None
+    return parse_architecture(fields, quantized), unheeded_quantization(fields, quantized)
 
 
 def _json_file(file: _File) -> Mapping[str, Any]:
@@ -251,25 +254,29 @@ def _from_hub(name: str, revision: str | None, token: str | None, patience: _Pat
     found = _ask_hub(name, revision, token, patience)
     architecture = parse_architecture(found.config, found.quant_config)
     facts = ModelFacts(name, found.sha, "hub", architecture, found.gated, found.parameters)
-    return replace(facts, warnings=_count_warnings(facts, found.uncounted))
+    warnings = (*unheeded_quantization(found.config, found.quant_config), *_count_warnings(facts, found.uncounted))
+    return replace(facts, warnings=warnings)
 
 
 def _count_warnings(facts: ModelFacts, uncounted: str) -> tuple[tuple[str, str], ...]:
     """Says when what config.json implies and what the checkpoint's headers hold disagree by more than 2 %.
 
     Parameters where nothing is quantized (a float32 checkpoint is loaded as 16 bits), bytes where something is
-    (packed weights are counted as the integers they are packed in).
+    (packed weights are counted as the integers they are packed in). Many checkpoints leave out the layer that drafts.
     """
     if uncounted:
         return (("WeightCountUnchecked", f"the checkpoint's parameters could not be counted: {uncounted}"),)
     stored = dict(facts.safetensors_parameters)
     if not stored or not stored.keys() <= _STORED_BYTES.keys():
         return ()
+    kinds = (facts.architecture, replace(facts.architecture, draft=None))
     if facts.architecture.quantization is None:
-        counted, held, unit = float(checkpoint_parameters(facts.architecture)), sum(stored.values()), "parameters"
+        held, unit = sum(stored.values()), "parameters"
+        totals = [float(checkpoint_parameters(kind)) for kind in kinds]
     else:
         held, unit = sum(count * _STORED_BYTES[dtype] for dtype, count in stored.items()), "bytes"
-        counted = checkpoint_bytes(facts.architecture)
+        totals = [checkpoint_bytes(kind) for kind in kinds]
+    counted = min(totals, key=lambda total: abs(total - held))
     difference = counted / held - 1 if held else 0.0
     if abs(difference) <= _COUNT_TOLERANCE:
         return ()

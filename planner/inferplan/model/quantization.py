@@ -110,6 +110,19 @@ def modelopt_section(hf_quant_config: Mapping[str, object]) -> Mapping[str, obje
     return inner
 
 
+def unheeded_quantization(
+    config: Mapping[str, object], hf_quant_config: Mapping[str, object] | None
+) -> tuple[tuple[str, str], ...]:
+    """A warning where hf_quant_config.json says something that vLLM does not heed."""
+    if not hf_quant_config or config.get("quantization_config") or modelopt_section(hf_quant_config) is not None:
+        return ()
+    message = (
+        "hf_quant_config.json does not name modelopt as producer.name, so vLLM does not heed it: "
+        "weights are planned in the model dtype; put its section into config.json's quantization_config"
+    )
+    return (("QuantizationNotHeeded", message),)
+
+
 def _with_narrow_experts(
     found: Quantization, section: Mapping[str, object], config: Mapping[str, object]
 ) -> Quantization:

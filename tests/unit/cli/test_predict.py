@@ -76,7 +76,6 @@ def test_the_answer_has_every_name_of_the_contract() -> None:
         ("[1]", "InvalidInput", "JSON object"),
         ({**GOOD, "gpu": "H9000"}, "UnknownGPU", "H9000"),
         ({**GOOD, "model": "org/nothing"}, "ModelNotFound", "org/nothing"),
-        ({**GOOD, "model": "stepfun-ai/Step-3.7-Flash"}, "UnsupportedArchitecture", "Step3p7FlashForCausalLM"),
         ({**GOOD, "weight_quant": "q17"}, "UnknownQuantization", "q17"),
         ({**GOOD, "kv_cache_dtype": "fp3"}, "InvalidInput", "fp3"),
         ({**GOOD, "request_rate": 1.0}, "InvalidInput", "exactly one"),
@@ -97,6 +96,13 @@ def test_a_bad_case_is_named_and_stops_nothing(case: Any, code: str, said: str) 
     assert (first["id"], last["id"]) == (1, 2)
     assert bad["error"]["code"] == code
     assert said in bad["error"]["message"]
+
+
+def test_an_architecture_in_no_parser_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["WhisperForConditionalGeneration"]}))
+    (found,) = answers({**GOOD, "model": str(tmp_path)})
+    assert found["error"]["code"] == "UnsupportedArchitecture"
+    assert "WhisperForConditionalGeneration" in found["error"]["message"]
 
 
 def test_order_and_ids_are_kept_and_cases_do_not_touch_each_other() -> None:

@@ -57,7 +57,9 @@ def test_modelopts_own_file_says_how_weights_are_stored(tmp_path: Path) -> None:
     assert (found.method, found.kv_cache_dtype) == ("fp8", "fp8_e4m3")
     # As vLLM does: a file that does not name its producer is not heeded.
     (directory / "hf_quant_config.json").write_text(json.dumps(quant))
-    assert resolve_model(str(directory)).architecture.quantization is None
+    unheeded = resolve_model(str(directory))
+    assert unheeded.architecture.quantization is None
+    assert [code for code, _ in unheeded.warnings] == ["QuantizationNotHeeded"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "\x00", '{"a": ' * 100_000])
