@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from inferplan.cases import Case, explain_validation, question_of
 from inferplan.errors import InferPlanError
+from inferplan.model.hub import bundled_models
 from inferplan.performance import ServingPoint
 
 DATA = Path(__file__).parent / "data"
@@ -162,6 +163,8 @@ def _era(raw: dict[str, Any]) -> str | None:
 
 def model_named(model_id: str, aliases: list[list[str]]) -> str:
     """The catalogue's name of a model as a source writes it."""
+    if model_id in bundled_models():
+        return model_id
     for pattern, target in aliases:
         if re.search(pattern, model_id):
             return target.replace("--", "/", 1)

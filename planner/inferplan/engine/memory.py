@@ -41,7 +41,16 @@ from inferplan.engine.refusals import configuration_errors
 from inferplan.engine.versions import facts_of
 from inferplan.engine.weights import Ranks, draft_bytes_per_rank, padded_vocab, pipeline_stages, weights_bytes_per_rank
 from inferplan.hardware import GPU
-from inferplan.model import DTYPE_BYTES, Architecture, Attention, Channel, CompressedAttention, LatentAttention, MoE
+from inferplan.model import (
+    DTYPE_BYTES,
+    Architecture,
+    Attention,
+    Channel,
+    CompressedAttention,
+    Encoder,
+    LatentAttention,
+    MoE,
+)
 
 _GIB = 2**30
 # 90 % interval of the KV budget as a share of the GPU's memory, from published start-up logs other than those the terms
@@ -127,7 +136,16 @@ def activation_bytes(architecture: Architecture, config: ResolvedConfig) -> int:
     layer = (_widest(architecture, ranks_of(config)) + streams) * tokens * element
     logits = facts_of(config.version).logit_bytes * config.max_num_seqs * padded_vocab(architecture.vocab_size)
     peak = max(layer, logits + 3 * hidden * tokens * element)
+    if architecture.encoder is not None:
+        peak = _with_encoder(architecture.encoder, peak, hidden * element, config)
     return round(peak + _sparse_workspace(architecture) * config.max_model_len)
+
+
+def _with_encoder(encoder: Encoder, peak: float, row_bytes: int, config: ResolvedConfig) -> float:
+    """The encoder's own pass comes first; what it made of a batch (or one item) stays while the language model runs."""
+    kept = max(config.max_num_batched_tokens, encoder.item_tokens) * row_bytes
+    elements = encoder.whole_elements + encoder.divided_elements / config.tensor_parallel_size
+    return max(peak + kept, elements * DTYPE_BYTES[config.dtype])
 
 
 def graph_bytes(architecture: Architecture, config: ResolvedConfig) -> int:

@@ -213,6 +213,20 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
+class Encoder:
+    """What start-up encodes to find the activation peak of images or video.
+
+    `item_tokens`: those that the language model sees of the largest item (0: no more than a batch has);
+    `whole_elements`, `divided_elements`: live at the encoder's peak, whole on each rank or divided by TP (0: not known,
+    taken to be below the language model's).
+    """
+
+    item_tokens: int = 0
+    whole_elements: int = 0
+    divided_elements: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """The layer that predicts further tokens (MTP). `own_embeddings`: the checkpoint holds embedding and head again."""
 
@@ -262,6 +276,7 @@ class Architecture:
     `fp8_cache_capabilities`: major compute capabilities where the cache is fp8 unless another type is asked for.
     `residual_streams`: copies of the hidden state that run side by side.
     `unstable_in_float16`: vLLM refuses float16; a GPU without bfloat16 computes in float32.
+    `encoder`: of images or video, where there is one.
     `draft`: where the checkpoint has one; used only for speculation.
     """
 
@@ -285,6 +300,7 @@ class Architecture:
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
     unstable_in_float16: bool = False
+    encoder: Encoder | None = None
     draft: Draft | None = None
 
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:

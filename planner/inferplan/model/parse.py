@@ -53,6 +53,7 @@ def parse_architecture(
         fp8_cache_capabilities=outline.fp8_cache_capabilities,
         residual_streams=outline.residual_streams,
         unstable_in_float16=outline.unstable_in_float16,
+        encoder=outline.encoder,
         draft=outline.draft,
     )
 

@@ -9,7 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inferplan.errors import InvalidModelConfig
-from inferplan.model.architecture import Attention, Channel, DenseMLP, Draft, Layer, Matrix, Mixer, MoE, Shard, Vector
+from inferplan.model.architecture import (
+    Attention,
+    Channel,
+    DenseMLP,
+    Draft,
+    Encoder,
+    Layer,
+    Matrix,
+    Mixer,
+    MoE,
+    Shard,
+    Vector,
+)
 from inferplan.model.fields import Fields
 
 _MAX_LAYERS = 2048
@@ -37,6 +49,7 @@ class Outline:
     fp8_cache_capabilities: tuple[int, ...] = ()
     residual_streams: int = 1
     unstable_in_float16: bool = False
+    encoder: Encoder | None = None
     draft: Draft | None = None
 
 
