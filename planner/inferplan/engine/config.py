@@ -114,7 +114,8 @@ class ResolvedConfig:
 class KVGroup:
     """One KV-cache group as vLLM plans it: bytes of one block of ONE layer in `page_size_bytes`.
 
-    `reach_tokens`: how far back a request keeps tokens (None: all of them).
+    `reach_tokens`: how far back a request keeps tokens (None: all of them). `context_parallel`: ranks that share out a
+    request's tokens.
     """
 
     layers: int
@@ -123,6 +124,7 @@ class KVGroup:
     kind: str  # `full`, `sliding`, `chunked`, `state`
     reach_tokens: int | None = None
     blocks_per_request: int = 0  # of max_model_len
+    context_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,11 +101,8 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
         non_torch_bytes=non_torch,
         cuda_graph_bytes=graphs,
         available_kv_cache_bytes=available,
-        kv_groups=tuple(
-            KVGroup(g.layers, g.block_size, g.page_size_bytes, g.kind.value, g.reach, g.blocks_per_request)
-            for g in groups
-        ),
-        kv_bytes_per_token_per_rank=_bytes_per_token(groups),
+        kv_groups=tuple(_planned_group(g, config) for g in groups),
+        kv_bytes_per_token_per_rank=_bytes_per_token(groups) / config.decode_context_parallel_size,
         num_gpu_blocks=0 if errors else blocks,
         kv_cache_tokens=tokens,
         max_concurrency=concurrency,
@@ -180,7 +177,7 @@ def blocks_held(group: KVGroup, tokens: float) -> int:
     """Blocks of a request while it decodes; a window takes one more than it fills, as it rarely starts with one."""
     if group.kind == Kind.STATE.value:
         return group.blocks_per_request
-    all_tokens = max(1, math.ceil(tokens / group.block_size))
+    all_tokens = max(1, math.ceil(math.ceil(tokens / group.context_parallel) / group.block_size))
     if group.reach_tokens is None:
         return all_tokens
     return min(all_tokens, math.ceil((group.reach_tokens - 1) / group.block_size) + 1)
@@ -315,8 +312,20 @@ def _reported_tokens(groups: tuple[Group, ...], blocks: int, concurrency: float,
     return share * config.decode_context_parallel_size
 
 
+def _planned_group(group: Group, config: ResolvedConfig) -> KVGroup:
+    return KVGroup(
+        group.layers,
+        group.block_size,
+        group.page_size_bytes,
+        group.kind.value,
+        group.reach,
+        group.blocks_per_request,
+        config.decode_context_parallel_size if group.reach is None else 1,
+    )
+
+
 def _bytes_per_token(groups: tuple[Group, ...]) -> float:
-    """KV bytes that one more token of a long request takes on this rank (windows and states add none once full)."""
+    """KV bytes of one more token of a long request on the ranks that share it (full windows and states add none)."""
     block = bytes_per_block(groups)
     growing = [g for g in groups if g.reach is None and g.kind is not Kind.STATE]
     if not growing:

@@ -218,6 +218,7 @@ def _attention(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> 
                 _add_latent(found, mixer, count, tp, latent_row_bytes(mixer, gpu, config.kv))
             elif isinstance(mixer, CompressedAttention):
                 _add_compressed(found, mixer, count, tp)
+    found.full /= config.decode_context_parallel_size  # each rank reads its share of a request's tokens
     return found
 
 

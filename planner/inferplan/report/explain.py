@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inferplan.engine import KVGroup, blocks_held, ranks_of, requests_that_fit, weights_by_kind
+from inferplan.engine import KVGroup, ResolvedConfig, blocks_held, ranks_of, requests_that_fit, weights_by_kind
 from inferplan.performance import Operation, Performance, ServingPoint
 
 _GIB = 2**30
@@ -41,7 +41,7 @@ def explain_text(point: ServingPoint, performance: Performance, warnings: tuple[
     """The account as plain text, readable in 80 columns and without colour."""
     config, memory = point.config, point.memory
     lines = [
-        f"{point.architecture.name} on {config.tensor_parallel_size}×{point.gpu.name}, "
+        f"{point.architecture.name} on {_gpus(config)}×{point.gpu.name}{_parallel(config)}, "
         f"vLLM {config.version}, {config.weight_quantization} weights, {config.kv_cache_dtype} KV cache",
         "",
         f"One GPU's memory ({memory.total_memory_bytes / _GIB:.2f} GiB, "
@@ -66,6 +66,24 @@ def explain_text(point: ServingPoint, performance: Performance, warnings: tuple[
     return "\n".join(lines) + "\n"
 
 
+def _gpus(config: ResolvedConfig) -> int:
+    return config.tensor_parallel_size * config.pipeline_parallel_size * config.data_parallel_size
+
+
+def _parallel(config: ResolvedConfig) -> str:
+    """How the GPUs share the work, where it is not by tensor parallelism alone."""
+    sizes = {
+        "TP": config.tensor_parallel_size,
+        "PP": config.pipeline_parallel_size,
+        "DP": config.data_parallel_size,
+        "DCP": config.decode_context_parallel_size,
+    }
+    said = [f"{name} {size}" for name, size in sizes.items() if size > 1]
+    if config.enable_expert_parallel:
+        said.append("EP")
+    return f" ({', '.join(said)})" if said and said != [f"TP {config.tensor_parallel_size}"] else ""
+
+
 def explain_json(point: ServingPoint, performance: Performance, warnings: tuple[str, ...]) -> dict[str, object]:
     """The same account as a JSON object; bytes and seconds."""
     return {
@@ -87,6 +105,12 @@ def explain_json(point: ServingPoint, performance: Performance, warnings: tuple[
         "num_gpu_blocks": point.memory.num_gpu_blocks,
         "requests_at_once": requests_at_once(point),
         "kv_cache_tokens": point.memory.kv_cache_tokens,
+        "kv_cache_tokens_interval": {
+            "low": point.memory.kv_cache_tokens_low,
+            "high": point.memory.kv_cache_tokens_high,
+            "level": 0.9,
+        },
+        "kv_bytes_per_token": point.memory.kv_bytes_per_token_per_rank,
         "max_concurrency": point.memory.max_concurrency,
         "starts": point.memory.starts,
         "start_errors": [{"code": e.code, "message": e.message, "fix": e.fix} for e in point.memory.start_errors],
@@ -132,11 +156,19 @@ def _kv_lines(point: ServingPoint) -> list[str]:
     return [
         f"KV cache: {memory.num_gpu_blocks:,} blocks, shared by all groups of layers",
         *_group_lines(memory.kv_groups, length),
+        f"  one more token of a long request takes {memory.kv_bytes_per_token_per_rank / 1024:,.1f} KiB of this GPU",
         f"{requests_at_once(point):.1f} requests of p95 length ({length:,.0f} tokens) at once; "
-        f"{memory.kv_cache_tokens:,} tokens; vLLM logs",
+        f"{memory.kv_cache_tokens:,} tokens",
+        *_interval_lines(point),
+        "vLLM logs",
         f'  "GPU KV cache size: {memory.kv_cache_tokens:,} tokens, Maximum concurrency for '
         f'{config.max_model_len:,} tokens per request: {memory.max_concurrency:.2f}x"',
     ]
+
+
+def _interval_lines(point: ServingPoint) -> list[str]:
+    low, high = point.memory.kv_cache_tokens_low, point.memory.kv_cache_tokens_high
+    return [] if low == high else [f"  9 starts of 10 have {low:,} to {high:,} tokens"]
 
 
 def _group_lines(groups: tuple[KVGroup, ...], length: float) -> list[str]:

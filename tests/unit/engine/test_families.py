@@ -86,6 +86,7 @@ def test_a_latent_is_whole_on_every_rank_unless_ranks_share_out_its_tokens() -> 
     )
     assert alone.kv_cache_tokens == wider.kv_cache_tokens
     assert shared.max_concurrency == pytest.approx(8 * alone.max_concurrency, rel=0.001)
+    assert requests_that_fit(shared, 163_840) == pytest.approx(8 * requests_that_fit(alone, 163_840), rel=0.001)
 
 
 def test_running_sequences_need_a_state_block_each() -> None:
