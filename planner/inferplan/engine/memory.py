@@ -60,6 +60,7 @@ _GIB = 2**30
 _SHORT_SHARE_DENSE, _SHORT_SHARE = 0.04, 0.06
 _OVER_BYTES = round(0.1 * _GIB)
 _GATHERED_CONTEXTS = 40
+_HIGHEST_UTILIZATION = 0.97  # what the driver, a context and fragmentation leave of a card
 _FULL_CAPTURE_SIZES = 51  # 1, 2, 4, 8..248 by 8, 256..512 by 16
 
 
@@ -88,7 +89,7 @@ def plan_memory(architecture: Architecture, gpu: GPU, config: ResolvedConfig) ->
         except NoCommonPage:
             errors = (_UNIFIED_ERROR,)
     if not errors:
-        errors = _capacity_errors(groups, blocks, available, config)
+        errors = _capacity_errors(groups, blocks, available, gpu, config)
     per_request = sum(g.blocks_per_request for g in groups)
     concurrency = blocks / per_request if per_request and not errors else 0.0
     tokens = _reported_tokens(groups, blocks, concurrency, config) if concurrency else 0
@@ -251,11 +252,13 @@ def _smallest_stage(
 
 
 def _capacity_errors(
-    groups: tuple[Group, ...], blocks: int, available: int, config: ResolvedConfig
+    groups: tuple[Group, ...], blocks: int, available: int, gpu: GPU, config: ResolvedConfig
 ) -> tuple[StartError, ...]:
     if available <= 0:
         message = f"weights and activations leave {available / _GIB:.2f} GiB for the KV cache."
-        fix = "Use more GPUs per replica, a larger GPU or a quantized checkpoint, or raise gpu_memory_utilization."
+        enough = config.gpu_memory_utilization - available / gpu.memory_bytes
+        raised = f", or raise gpu_memory_utilization above {enough:.2f}" if enough < _HIGHEST_UTILIZATION else ""
+        fix = f"Use more GPUs per replica, a larger GPU or a quantized checkpoint{raised}."
         return (StartError("NoMemoryLeft", message, fix),)
     block = bytes_per_block(groups)
     needed = sum(g.blocks_per_request for g in groups) + 1
