@@ -164,3 +164,14 @@ def test_float16_is_not_used_where_a_family_is_unstable_in_it() -> None:
     narrow, wide = (plan("google/gemma-2-2b-it", gpu) for gpu in ("L4", "T4"))
     assert wide.weights_bytes_per_rank == 2 * narrow.weights_bytes_per_rank
     assert any("float32" in w for w in wide.warnings)
+
+
+def test_an_encoder_takes_its_own_peak_and_keeps_what_it_made() -> None:
+    """Qwen3.5-35B-A3B on an A100, vLLM 0.19: 1.9 GiB above weights and context; text alone would take 0.9."""
+    seen = plan("Qwen/Qwen3.5-35B-A3B", "A100-SXM-80GB", version="0.19.0", gpu_memory_utilization=0.9)
+    assert seen.activation_bytes / GIB == pytest.approx(1.94, abs=0.1)
+    image, text = (plan(m, "L40S").activation_bytes for m in ("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-8B"))
+    assert image > text
+    # The batch of image tokens that is kept while the language model runs: 8,192 of 5,376 elements.
+    both, language = (plan(f"google/gemma-3-27b-{end}", "H100-SXM").activation_bytes for end in ("it", "text"))
+    assert both - language == 8192 * 5376 * 2
