@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inferplan.engine import EngineConfig, fit_context, resolve
 from inferplan.errors import InvalidInput, UnknownGPU
-from inferplan.hardware import catalog
+from inferplan.hardware import catalog, resolve_gpu
 from inferplan.model.hub import resolve_model
 from inferplan.planning import (
     Constraints,
@@ -203,3 +204,39 @@ def test_alternatives_differ_in_kind_and_say_why_they_lost() -> None:
 
 def test_the_same_question_has_the_same_answer() -> None:
     assert recommend(request(), INPUTS) == recommend(request(), INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus"),
+    [
+        ("Qwen/Qwen3-30B-A3B", ("H100-SXM", "L40S")),
+        ("openai/gpt-oss-120b", ("H100-SXM", "H200-SXM")),
+        ("deepseek-ai/DeepSeek-V2-Lite", ("H100-SXM", "L40S")),
+        ("Qwen/Qwen3.5-27B", ("H100-SXM", "H200-SXM")),
+        ("google/gemma-3-27b-it", ("H100-SXM", "H200-SXM")),
+        ("ai21labs/AI21-Jamba-Mini-1.5", ("H100-SXM", "H200-SXM")),
+    ],
+)
+def test_every_family_gets_a_plan_that_starts(model: str, gpus: tuple[str, ...]) -> None:
+    asked = request(model, constraints=Constraints(gpu_types=gpus, max_gpus=16))
+    answer = recommend(asked, INPUTS)
+    if isinstance(answer, Recommendation):
+        assert number(answer, "kvCacheTokens") > 0
+    shapes = search_space(asked, INPUTS).usable
+    assert shapes
+    assert all(shape.memory.starts_surely for shape in shapes)
+
+
+def test_a_start_within_the_intervals_width_of_its_limit_is_not_offered() -> None:
+    """The longest context that the point estimate fits would fail in more than one start of twenty."""
+    asked = request(constraints=Constraints(gpu_types=("L4",), max_gpus=1))
+    gpu = resolve_gpu("L4")
+    architecture = asked.model.architecture
+    fitted = fit_context(architecture, gpu, resolve(EngineConfig(max_num_seqs=16), architecture, gpu))
+    overrides = EngineOverrides(max_model_len=fitted.max_model_len, max_num_seqs=16)
+    careful = search_space(dataclasses.replace(asked, overrides=overrides), INPUTS)
+    assert not careful.usable
+    assert {u.reason.code for u in careful.unusable if u.gpu.name == "L4"} == {"MayNotStart"}
+    objectives = dataclasses.replace(asked.objectives, judge_by="Point")
+    bold = search_space(dataclasses.replace(asked, overrides=overrides, objectives=objectives), INPUTS)
+    assert [shape.config.max_model_len for shape in bold.usable] == [fitted.max_model_len]
