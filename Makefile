@@ -52,8 +52,9 @@ generate: setup ## write the CRDs and the tables of the docs
 bench: setup ## timings (pytest-benchmark)
 	$(BIN)/pytest benchmarks --benchmark-only $(PYTEST_ARGS)
 
-validate: setup ## judge the predictions on measured data: validation/REPORT.md
+validate: setup ## judge the predictions on measured data: validation/REPORT.md and MEMORY.md
 	$(BIN)/python validation/report.py
+	$(BIN)/python validation/memory.py
 
 demo: controlplane ## the whole story on a real control plane; leaves it running
 	@$(BIN)/python hack/demo.py up

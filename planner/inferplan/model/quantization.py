@@ -31,7 +31,15 @@ _NAMED = {
     # Q4_K_M averages 4.8 bits per weight (llama.cpp's table); other GGUF types differ.
     "gguf": Quantization("gguf", 4, 16, group_size=20, scale_bytes=2),
 }
-_PLAIN = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "half": "float16"}
+_PLAIN = {
+    "bf16": "bfloat16",
+    "bfloat16": "bfloat16",
+    "fp16": "float16",
+    "float16": "float16",
+    "half": "float16",
+    "fp32": "float32",
+    "float32": "float32",
+}
 # Spelled with hyphens; spaces and underscores in what people write are read as such.
 _ALIASES = {
     "awq-marlin": "awq",
@@ -71,7 +79,7 @@ _ALIASES = {
 
 
 def quantization_named(name: str) -> Quantization | str:
-    """What a name means: a Quantization, or the plain dtype (`bfloat16`, `float16`) it stands for.
+    """What a name means: a Quantization, or the plain dtype (`bfloat16`, `float16`, `float32`) it stands for.
 
     Raises UnknownQuantization listing the names that work.
     """
