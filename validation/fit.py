@@ -9,7 +9,8 @@ not fitted. Coordinate descent on the logarithms with a fixed schedule: the same
 
 Intervals: split conformal. The constants are fitted again leaving one source out; the residuals of the left-out
 source are those of data never fitted. Per metric and load kind: the finite-sample 5 % and 95 % quantiles. Rows of
-other vendors' GPUs, which no constant is fitted on, make the cell `extrapolated`.
+other vendors' GPUs, which no constant is fitted on, make the cell `extrapolated`; those of mixtures of experts,
+which none is fitted on either, the cell `mixture`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ import json
 import math
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 from rows import QUEUEING_MS, Row, load_rows
 
+from inferplan.engine import has_softmax_only
 from inferplan.performance import candidates, load_amount
-from inferplan.performance.constants import Constants
+from inferplan.performance.constants import EXTRAPOLATED, MIXTURE, Constants
 from inferplan.performance.predict import demand_of
 from inferplan.performance.serving import serve
 
@@ -165,18 +167,23 @@ def load_kind(row: Row, metric: str) -> str:
     return row.load
 
 
-def left_out_residuals(rows: Sequence[Row], far: Sequence[Row], constants: Constants) -> Residuals:
+def left_out_residuals(rows: Sequence[Row], unfitted: Mapping[str, Sequence[Row]], constants: Constants) -> Residuals:
     """log(measured / predicted) per cell, each with its weight: of rows that the constants were not fitted on.
 
-    Sources in `rows` are left out of a fit one by one; `far` (other vendors) are never in it.
+    Sources in `rows` are left out of a fit one by one; `unfitted` (other vendors, experts) by cell are never in it.
     """
     residuals: Residuals = defaultdict(list)
     for source in sorted({r.source for r in rows}):
         held = [r for r in rows if r.source == source]
         _collect(residuals, held, fit(Data([r for r in rows if r.source != source])), load_kind)
-    for source in sorted({r.source for r in far}):
-        _collect(residuals, [r for r in far if r.source == source], constants, lambda _row, _m: "extrapolated")
+    for cell, apart in unfitted.items():
+        for source in sorted({r.source for r in apart}):
+            _collect(residuals, [r for r in apart if r.source == source], constants, _always(cell))
     return residuals
+
+
+def _always(cell: str) -> Callable[[Row, str], str]:
+    return lambda _row, _metric: cell
 
 
 def _collect(found: Residuals, rows: Sequence[Row], constants: Constants, cell: Callable[[Row, str], str]) -> None:
@@ -190,7 +197,7 @@ def _collect(found: Residuals, rows: Sequence[Row], constants: Constants, cell: 
             error = math.log(data.truth[metric][i] / predicted[metric][i])
             kind = cell(data.rows[i], metric)
             found[name, kind].append((error, 1 / math.sqrt(len(used))))
-            if kind != "extrapolated":
+            if kind not in (EXTRAPOLATED, MIXTURE):
                 found[name, "all"].append((error, 1 / math.sqrt(len(used))))
 
 
@@ -222,9 +229,13 @@ def _weighted(ordered: Sequence[tuple[float, float]], share: float) -> float:
 
 def document() -> str:
     rows, _ = load_rows()
-    calibration = [r for r in rows if r.role == "calibration" and r.kind == "dense"]
-    used = [r for r in calibration if r.point.gpu.vendor == "NVIDIA"]
-    far = [r for r in calibration if r.point.gpu.vendor != "NVIDIA"]
+    calibration = [r for r in rows if r.role == "calibration"]
+    near = [r for r in calibration if r.point.gpu.vendor == "NVIDIA"]
+    used = [r for r in near if r.kind == "dense"]
+    unfitted = {
+        EXTRAPOLATED: [r for r in calibration if r.kind == "dense" and r.point.gpu.vendor != "NVIDIA"],
+        MIXTURE: [r for r in near if r.kind == "moe" and has_softmax_only(r.point.architecture)],
+    }
     data = Data(used)
     constants = fit(data)
     content = {
@@ -232,7 +243,7 @@ def document() -> str:
         "rows": len(used),
         "loss": float(f"{loss(data, weights(data), constants):.4g}"),
         "constants": asdict(constants),
-        "residuals": quantiles(left_out_residuals(used, far, constants)),
+        "residuals": quantiles(left_out_residuals(used, unfitted, constants)),
     }
     return json.dumps(content, indent=1) + "\n"
 

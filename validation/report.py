@@ -148,8 +148,9 @@ def reasons(left_out: Sequence[tuple[str, str]]) -> list[str]:
 
 def report() -> str:
     rows, left_out = load_rows()
-    development = [r for r in rows if r.role == "development" and r.kind == "dense"]
-    found = judge(development)
+    development = [r for r in rows if r.role == "development"]
+    found = judge([r for r in development if r.kind == "dense"])
+    others = judge([r for r in development if r.kind != "dense"])
     by_metric = grouped(found, lambda j: j.metric)
     in_process = [j for j in found if j.row.in_process and j.metric == "TTFT not queueing"]
     served = [j for j in found if not j.row.in_process and j.metric == "TTFT not queueing"]
@@ -173,6 +174,9 @@ def report() -> str:
         *_block(table(grouped(found, lambda j: f"{j.metric}, {j.row.gpu}"), "metric, GPU")),
         "## By quantization",
         *_block(table(grouped(found, lambda j: f"{j.metric}, {j.row.quantization or 'as stored'}"), "metric, weights")),
+        "## Other families",
+        *_OTHERS,
+        *_block(table(grouped(others, lambda j: f"{j.metric}, {j.row.kind}, {j.row.source}"), "metric, kind, source")),
         "## Constants",
         "Fitted by `validation/fit.py` on calibration rows; meaning and units: "
         "`planner/inferplan/performance/constants.py`.",
@@ -194,6 +198,11 @@ _BAD = (
     "- **Quantized models of AccelMark on vLLM 0.20.1, A100**: measured slower than 0.7.3 on the same card and slower "
     "than bf16; predicted two to three times faster than measured. Kept, unexplained.",
     "- **TTFT when queueing**: few rows, one wrong estimate of the cache moves it by factors.",
+)
+_OTHERS = (
+    "No constant was fitted on them; they are predicted with those of dense models, in ranges of the residuals of "
+    "mixtures of experts (calibration rows). Mixtures on datacentre GPUs are usable, hybrids on a DGX Spark are not: "
+    "what its rows state of batching and queueing is not what was run, or the model is wrong there.",
 )
 _HOW = (
     "How far these rows are a blind test: no constant saw them, but they were in view while the form of the model was "

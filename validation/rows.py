@@ -1,7 +1,7 @@
 """Measured rows → questions for the planner and the figures to compare its answers with.
 
-Which rows can be judged at all is decided here, once, for the fit and the report: vLLM, a dense model whose shapes
-the bundled catalogue has, a GPU of the catalogue, lengths stated, no speculation, no disaggregation.
+Which rows can be judged at all is decided here, once, for the fit and the report: vLLM, a model whose shapes the
+bundled catalogue has, a GPU of the catalogue, lengths stated, room for the weights, no speculation, no disaggregation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from inferplan.cases import Case, explain_validation, question_of
-from inferplan.errors import InferPlanError
+from inferplan.errors import InferPlanError, InvalidInput
 from inferplan.model.hub import bundled_models
 from inferplan.performance import ServingPoint
 
@@ -37,6 +37,9 @@ _SLOW_H100 = (
     "a PCIe card's rate"
 )
 _OLD_AWQ = "AWQ on vLLM 0.4.2: a third slower than the same shapes on 0.6.3 (97 against 148 tokens/s, 7B)"
+_NO_ROOM = (
+    "would not start as stated (no memory left): other flags, or GPUs shared in a way that the row does not state"
+)
 _UNCAPTURED = "vLLM 0.4.2 above 8,192 tokens ran without CUDA graphs: a 0.5B model falls from 256 to 107 tokens/s"
 
 
@@ -130,6 +133,8 @@ def _row(raw: dict[str, Any], aliases: list[list[str]]) -> Row:
         **_load(raw),
     }
     question = question_of(Case.model_validate({k: v for k, v in fields.items() if v is not None}), "never")
+    if any(e.code == "NoMemoryLeft" for e in question.point.memory.start_errors):
+        raise InvalidInput(_NO_ROOM, code=_NO_ROOM)
     single = raw.get("load_kind") == "single_stream" or fields.get("concurrency") == 1
     return Row(
         id=raw["id"],

@@ -1,6 +1,6 @@
 """WHAT vLLM DOES WITH model and GPU: memory budget, KV-cache blocks, scheduler defaults, start-up refusals."""
 
-from inferplan.engine.backends import latent_row_bytes
+from inferplan.engine.backends import has_softmax_only, is_dense_decoder, latent_row_bytes
 from inferplan.engine.caches import state_bytes_per_sequence
 from inferplan.engine.config import DEFAULT_VERSION, EngineConfig, KVGroup, MemoryPlan, ResolvedConfig, StartError
 from inferplan.engine.memory import blocks_held, fit_context, plan_memory, ranks_of, requests_that_fit
@@ -19,6 +19,8 @@ __all__ = [
     "StartError",
     "blocks_held",
     "fit_context",
+    "has_softmax_only",
+    "is_dense_decoder",
     "latent_row_bytes",
     "parse_version",
     "plan_memory",

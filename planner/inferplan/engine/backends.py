@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from inferplan.engine.kv_dtype import DEFAULT_BLOCK_SIZE, KVDtype
 from inferplan.hardware import GPU
-from inferplan.model import Architecture, Attention, CompressedAttention, LatentAttention, Mixer
+from inferplan.model import Architecture, Attention, CompressedAttention, LatentAttention, Mixer, MoE
 
 _HOPPER, _BLACKWELL, _BLACKWELL_RTX = 9, 10, 12
 # Native fp8 conversion, without which only FlashInfer reads an fp8 cache.
@@ -26,6 +26,19 @@ _COMPRESSED_BLOCK = 256
 def mixers_of(architecture: Architecture) -> tuple[Mixer, ...]:
     """The distinct token mixers, in order of first appearance."""
     return tuple(dict.fromkeys(mixer for layer, _ in architecture.distinct_layers() for mixer in layer.mixers))
+
+
+@lru_cache(maxsize=1024)
+def has_softmax_only(architecture: Architecture) -> bool:
+    """Whether all its token mixers are softmax attention over keys and values of its own."""
+    return all(isinstance(mixer, Attention) for mixer in mixers_of(architecture))
+
+
+@lru_cache(maxsize=1024)
+def is_dense_decoder(architecture: Architecture) -> bool:
+    """Softmax attention and dense feed-forwards."""
+    channels = (c for layer, _ in architecture.distinct_layers() for c in layer.channels)
+    return has_softmax_only(architecture) and not any(isinstance(c, MoE) for c in channels)
 
 
 def preferred_block_size(architecture: Architecture, gpu: GPU, kv: KVDtype) -> int:

@@ -23,7 +23,7 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 
-from inferplan.engine.backends import mixers_of
+from inferplan.engine.backends import is_dense_decoder, mixers_of
 from inferplan.engine.caches import cache_members
 from inferplan.engine.config import KVGroup, MemoryPlan, ResolvedConfig, StartError
 from inferplan.engine.kv import (
@@ -44,7 +44,6 @@ from inferplan.hardware import GPU
 from inferplan.model import (
     DTYPE_BYTES,
     Architecture,
-    Attention,
     Channel,
     CompressedAttention,
     Encoder,
@@ -342,14 +341,6 @@ def _token_interval(
     """90 % interval of the tokens: the budget's error (above), none when the bytes were given."""
     if config.available_kv_cache_bytes is not None or available <= 0:
         return tokens, tokens
-    share = _SHORT_SHARE_DENSE if _is_plain_decoder(architecture) else _SHORT_SHARE
+    share = _SHORT_SHARE_DENSE if is_dense_decoder(architecture) and not architecture.encoder else _SHORT_SHARE
     low, high = 1 - share * gpu.memory_bytes / available, 1 + _OVER_BYTES / available
     return max(0, int(tokens * low)), int(tokens * high)
-
-
-@lru_cache(maxsize=1024)
-def _is_plain_decoder(architecture: Architecture) -> bool:
-    """Softmax attention and dense feed-forwards, nothing beside them."""
-    plain_mixers = all(isinstance(mixer, Attention) for mixer in mixers_of(architecture))
-    channels = (c for layer, _ in architecture.distinct_layers() for c in layer.channels)
-    return plain_mixers and not any(isinstance(c, MoE) for c in channels) and not architecture.bidirectional_prefix

@@ -59,8 +59,10 @@ class Spread:
 
 # Load kind of residuals on GPUs of vendors that no constant was fitted on.
 EXTRAPOLATED = "extrapolated"
+# And of models other than dense decoders: no constant was fitted on them; residuals are those of mixtures of experts.
+MIXTURE = "mixture"
 # TTFT of these has too few rows for a cell of its own: other loads' residuals, doubled outwards.
-_TTFT_GUESSED = ("queueing", EXTRAPOLATED)
+_TTFT_GUESSED = ("queueing", EXTRAPOLATED, MIXTURE)
 
 
 @lru_cache(maxsize=1)
@@ -79,7 +81,7 @@ def constants() -> Constants:
 @lru_cache(maxsize=64)
 def spread(metric: str, load: str) -> Spread:
     """Residuals of a metric (`ttft`, `tpot`, `throughput`) under a load kind (`single`, `batched`, `queueing`,
-    `extrapolated`).
+    `extrapolated`, `mixture`).
 
     Where a cell has too few rows, queueing falls back to `batched` and everything else to all loads of the metric.
     """

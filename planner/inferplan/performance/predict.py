@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from inferplan.engine import MemoryPlan, ResolvedConfig, requests_that_fit
-from inferplan.performance.constants import EXTRAPOLATED, Spread, constants, spread
+from inferplan.engine import MemoryPlan, ResolvedConfig, has_softmax_only, is_dense_decoder, requests_that_fit
+from inferplan.performance.constants import EXTRAPOLATED, MIXTURE, Spread, constants, spread
 from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
 from inferplan.performance.serving import (
     BURST,
@@ -31,20 +31,24 @@ from inferplan.performance.step import Array, Coefficients, Flags, StepTime, Tab
 from inferplan.workload import Burst, Concurrency, Workload
 
 _FITTED_VENDORS = ("NVIDIA",)
+Cells = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Deployments to sweep over: coefficients and per-deployment limits, index by index. Build once per plan."""
+    """Deployments to sweep over: coefficients and per-deployment limits, index by index. Build once per plan.
+
+    `apart`: the cell of residuals of what no constant was fitted on, "" of what they were.
+    """
 
     table: Table
     cap: Array
     budget: Array
-    fitted: Flags
+    apart: Cells
 
     def take(self, index: npt.NDArray[np.intp]) -> Candidates:
         """The deployments of `index`, repeats allowed."""
-        return Candidates(self.table.take(index), self.cap[index], self.budget[index], self.fitted[index])
+        return Candidates(self.table.take(index), self.cap[index], self.budget[index], self.apart[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,12 @@ def _coefficients(points: Sequence[ServingPoint]) -> list[Coefficients]:
 def _candidates(points: Sequence[ServingPoint], rows: list[Coefficients]) -> Candidates:
     cap = [running_cap(p.memory, p.config, p.workload) for p in points]
     budget = [float(p.config.max_num_batched_tokens) for p in points]
-    fitted = [p.gpu.vendor in _FITTED_VENDORS for p in points]
+    apart = [_apart(p) for p in points]
     return Candidates(
         Table(rows),
         np.array(cap, dtype=np.float64),
         np.array(budget, dtype=np.float64),
-        np.array(fitted, dtype=np.bool_),
+        np.array(apart, dtype=np.str_),
     )
 
 
@@ -103,7 +107,7 @@ def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:
     """Judge every candidate under `amount` of the workload's load kind (requests in flight, per second, or at once)."""
     demand = demand_of([workload] * len(amount), held, amount)
     served = serve(held.table, constants(), demand)
-    kinds = _kinds(held.fitted, served)
+    kinds = _kinds(held.apart, served)
     ttft = served.ttft.p95 * _factors("ttft", kinds)
     tpot = _factors("tpot", kinds)
     # The answer's share of E2E grows with TPOT; TTFT's share with TTFT.
@@ -120,13 +124,19 @@ def sweep(held: Candidates, workload: Workload, amount: Array) -> Sweep:
     )
 
 
-def _kinds(fitted: Flags, served: Served) -> npt.NDArray[np.str_]:
+def _apart(point: ServingPoint) -> str:
+    if point.gpu.vendor not in _FITTED_VENDORS:
+        return EXTRAPOLATED
+    return "" if is_dense_decoder(point.architecture) else MIXTURE
+
+
+def _kinds(apart: Cells, served: Served) -> Cells:
     """The cell of residuals that speaks about each deployment."""
     near = np.where(served.running <= 1.0, "single", np.where(served.queueing, "queueing", "batched"))
-    return np.where(fitted, near, EXTRAPOLATED)
+    return np.where(apart == "", near, apart)
 
 
-def _factors(metric: str, kinds: npt.NDArray[np.str_]) -> Array:
+def _factors(metric: str, kinds: Cells) -> Array:
     """high / value of each deployment's interval."""
     found = np.ones(len(kinds))
     for kind in np.unique(kinds):
@@ -145,7 +155,7 @@ def predict(points: Sequence[ServingPoint]) -> list[Performance]:
     served = serve(held.table, constants(), demand)
     steps = _decode_steps(held.table, demand, served)
     prefills = _prefill_steps(held.table, demand)
-    kinds = _kinds(held.fitted, served)
+    kinds = _kinds(held.apart, served)
     outside = request_host(constants(), demand)
     return [
         _performance(
@@ -226,21 +236,33 @@ def _performance(
         ttft_interval=_interval(float(served.ttft.mean[i]), spread("ttft", judged.kind), judged.outside),
         tpot_interval=_interval(float(served.tpot.mean[i]), spread("tpot", judged.kind)),
         output_tokens_per_second_interval=_interval(output, spread("throughput", judged.kind)),
-        basis="SpecSheet" if point.gpu.vendor in _FITTED_VENDORS else "Extrapolated",
+        basis=_basis(point, judged.kind),
         prefill_seconds_share=float(served.prefill_share[i]),
         decode_step=_operations(decode, i, judged.row, max(float(served.running[i]), 1.0)),
         prefill_step=_operations(prefill, i, judged.row, fresh),
-        warnings=_warnings(point, bool(served.saturated[i]), judged.cap),
+        warnings=_warnings(point, bool(served.saturated[i]), judged),
     )
 
 
-def _warnings(point: ServingPoint, saturated: bool, cap: float) -> tuple[str, ...]:  # noqa: FBT001
+def _basis(point: ServingPoint, kind: str) -> str:
+    """Extrapolated: neither constants nor residuals come from such a GPU or such layers."""
+    known = kind != EXTRAPOLATED and has_softmax_only(point.architecture)
+    return "SpecSheet" if known else "Extrapolated"
+
+
+def _warnings(point: ServingPoint, saturated: bool, judged: Judged) -> tuple[str, ...]:  # noqa: FBT001
     found = []
+    if judged.kind == MIXTURE:
+        unlike = "" if has_softmax_only(point.architecture) else ", which this is not: they may be too narrow"
+        found.append(
+            "FamilyNotFitted: times rest on constants of dense decoders; "
+            f"their ranges are those of mixtures of experts{unlike}"
+        )
     if saturated:
         found.append("Saturated: arrivals exceed what one replica serves; latencies are those of the first ten minutes")
     load = point.workload.load
-    if isinstance(load, Concurrency) and load.requests / point.config.data_parallel_size > cap * 1.0001:
-        found.append(f"Queueing: {load.requests:g} requests in flight, {cap:.0f} run at once; the others wait")
+    if isinstance(load, Concurrency) and load.requests / point.config.data_parallel_size > judged.cap * 1.0001:
+        found.append(f"Queueing: {load.requests:g} requests in flight, {judged.cap:.0f} run at once; the others wait")
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from inferplan.performance.constants import EXTRAPOLATED, Constants, constants, spread
+from inferplan.performance.constants import EXTRAPOLATED, MIXTURE, Constants, constants, spread
 
 ROOT = Path(__file__).parents[3]
 STORED = json.loads((ROOT / "planner/inferplan/performance/data/constants.json").read_text())
@@ -51,7 +51,7 @@ def test_no_efficiency_beats_the_spec_sheet() -> None:
 
 
 @pytest.mark.parametrize("metric", ["ttft", "tpot", "throughput"])
-@pytest.mark.parametrize("load", ["single", "batched", "queueing", EXTRAPOLATED])
+@pytest.mark.parametrize("load", ["single", "batched", "queueing", EXTRAPOLATED, MIXTURE])
 def test_every_load_has_residuals(metric: str, load: str) -> None:
     found = spread(metric, load)
     assert 0 < found.low <= found.high
