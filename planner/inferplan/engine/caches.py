@@ -27,6 +27,7 @@ from inferplan.model import (
     Mixer,
     Recurrent,
     RecurrentKind,
+    first_alike,
 )
 
 # Latent and state caches of a hybrid: kernels want the physical blocks aligned to 128 tokens.
@@ -96,15 +97,16 @@ def _members(architecture: Architecture, context: _Context) -> Members:
     if page is not None:
         context = replace(context, block_size=page[0])
     count = len(architecture.layers)
-    known: dict[tuple[Mixer, KVDtype], tuple[Spec, ...]] = {}
+    alike = first_alike(architecture)
+    known: dict[tuple[int, KVDtype], list[Spec]] = {}
     members: list[tuple[int, Spec]] = []
     for index, layer in enumerate(architecture.layers):
         stored = context.kv.of_layer(index, count)
-        for mixer in layer.mixers:
-            key = (mixer, stored)
-            if key not in known:
-                known[key] = _specs(mixer, context, stored, page[1] if page else None)
-            members.extend((index, spec) for spec in known[key])
+        key = (alike[index], stored)
+        if key not in known:
+            state_page = page[1] if page else None
+            known[key] = [spec for mixer in layer.mixers for spec in _specs(mixer, context, stored, state_page)]
+        members.extend((index, spec) for spec in known[key])
     if context.drafts and architecture.draft is not None:
         members.extend(
             (count - 1, spec)

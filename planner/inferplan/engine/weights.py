@@ -31,7 +31,9 @@ from inferplan.model import (
     Recurrent,
     Shard,
     Vector,
+    first_alike,
     head_scheme,
+    matrices_of,
     quantization_of_matrix,
     stored_bytes,
 )
@@ -212,14 +214,28 @@ def pipeline_stages(layers: int, pp: int) -> tuple[tuple[int, int], ...]:
 def _layer_bytes(
     architecture: Architecture, ranks: Ranks, quantization: Quantization | None, dtype_bytes: int
 ) -> list[dict[str, float]]:
+    variants = layer_variants(architecture, quantization)
+    known = {
+        first: _one_layer(architecture.layers[first], first, ranks, quantization, dtype_bytes)
+        for first in set(variants)
+    }
+    return [known[first] for first in variants]
+
+
+@lru_cache(maxsize=1024)
+def layer_variants(architecture: Architecture, quantization: Quantization | None) -> tuple[int, ...]:
+    """For each layer the first one that is equal to it and quantized alike, matrix by matrix."""
     by_name = quantization is not None and bool(quantization.ignored or quantization.only or quantization.others)
-    known: dict[Layer, dict[str, float]] = {}
-    sizes = []
+    alike = first_alike(architecture)
+    if not by_name:
+        return alike
+    first: dict[tuple[int, tuple[int, ...]], int] = {}
+    found = []
     for index, layer in enumerate(architecture.layers):
-        if by_name or layer not in known:
-            known[layer] = _one_layer(layer, index, ranks, quantization, dtype_bytes)
-        sizes.append(known[layer])
-    return sizes
+        matrices = (m for part in layer.parts for m, _ in matrices_of(part))
+        schemes = tuple(id(quantization_of_matrix(m, index, quantization)) for m in matrices)
+        found.append(first.setdefault((alike[index], schemes), index))
+    return tuple(found)
 
 
 def _one_layer(

@@ -96,9 +96,16 @@ def resolve_gpu(name: str, gpus: tuple[GPU, ...] | None = None) -> GPU:
 
     Raises UnknownGPU naming the nearest types, the several it fits, or the several it names.
     """
+    if gpus is None:
+        return _of_catalogue(name)
     from inferplan.hardware.names import find_gpu  # only here: its patterns cost more than reading the catalogue
 
-    return find_gpu(name, catalog() if gpus is None else gpus)
+    return find_gpu(name, gpus)
+
+
+@lru_cache(maxsize=1024)
+def _of_catalogue(name: str) -> GPU:
+    return resolve_gpu(name, catalog())
 
 
 def gpu_of_labels(labels: Mapping[str, str], gpus: tuple[GPU, ...] | None = None) -> GPU | None:

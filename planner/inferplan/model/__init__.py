@@ -18,11 +18,12 @@ from inferplan.model.architecture import (
     RecurrentKind,
     Shard,
     Vector,
+    first_alike,
 )
 from inferplan.model.facts import ModelFacts
 from inferplan.model.parse import parse_architecture
 from inferplan.model.quantization import head_scheme, is_ignored, quantization_named
-from inferplan.model.size import DTYPE_BYTES, quantization_of_matrix, stored_bytes
+from inferplan.model.size import DTYPE_BYTES, matrices_of, quantization_of_matrix, stored_bytes
 
 __all__ = [
     "DTYPE_BYTES",
@@ -44,8 +45,10 @@ __all__ = [
     "RecurrentKind",
     "Shard",
     "Vector",
+    "first_alike",
     "head_scheme",
     "is_ignored",
+    "matrices_of",
     "parse_architecture",
     "quantization_named",
     "quantization_of_matrix",

@@ -42,6 +42,10 @@ class Matrix:
     dtype: str | None = None
     shared: bool = False
 
+    def __hash__(self) -> int:
+        """Of what tells most matrices apart: layers are compared often."""
+        return hash((self.name, self.out_features, self.in_features))
+
     @property
     def parameters(self) -> int:
         return self.out_features * self.in_features + (self.out_features if self.bias else 0)
@@ -303,11 +307,23 @@ class Architecture:
     encoder: Encoder | None = None
     draft: Draft | None = None
 
+    def __hash__(self) -> int:
+        """Of a few fields: it is the key of many caches, and all of its layers are many."""
+        method = self.quantization.method if self.quantization else ""
+        return hash((self.name, self.hidden_size, self.vocab_size, len(self.layers), method))
+
     def distinct_layers(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how often it occurs, in order of first appearance."""
         return _distinct(self)
 
 
 @lru_cache(maxsize=1024)
+def first_alike(architecture: Architecture) -> tuple[int, ...]:
+    """For each layer the index of the first that equals it. Layers are compared here and nowhere else: it is slow."""
+    first: dict[Layer, int] = {}
+    return tuple(first.setdefault(layer, index) for index, layer in enumerate(architecture.layers))
+
+
+@lru_cache(maxsize=1024)
 def _distinct(architecture: Architecture) -> tuple[tuple[Layer, int], ...]:
-    return tuple(Counter(architecture.layers).items())
+    return tuple((architecture.layers[first], count) for first, count in Counter(first_alike(architecture)).items())

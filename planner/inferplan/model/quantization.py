@@ -364,23 +364,28 @@ def is_ignored(name: str, ignored: tuple[str, ...]) -> bool:
     """
     if not ignored:
         return False
-    runs, patterns = _matcher(ignored)
+    runs, lengths, patterns = _matcher(ignored)
     parts = name.removeprefix("model.").split(".")
-    own = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
-    return any(run in runs for run in own) or any(pattern.match(name) for pattern in patterns)
+    for length in lengths:
+        for start in range(len(parts) - length + 1):
+            if ".".join(parts[start : start + length]) in runs:
+                return True
+    return any(pattern.match(name) for pattern in patterns)
 
 
 _LAYERS = re.compile(r"(?:(?:model|language_model|backbone)\.)+(?=layers\.)")
 
 
 @lru_cache(maxsize=256)
-def _matcher(ignored: tuple[str, ...]) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
-    """Lists of thousands of names are usual, so they are looked up, not searched."""
+def _matcher(ignored: tuple[str, ...]) -> tuple[frozenset[str], tuple[int, ...], tuple[re.Pattern[str], ...]]:
+    """(names, how many components they have, patterns): lists of thousands are usual, so names are looked up."""
     patterns = [pattern[3:] for pattern in ignored if pattern.startswith("re:")]
     names = [_LAYERS.sub("", name, count=1) for name in ignored if not name.startswith("re:")]
-    patterns += [r"(?:model\.)?" + re.escape(name).replace(r"\*", ".*") + r"\Z" for name in names if "*" in name]
+    globs = [re.escape(name).replace(r"\*", ".*") for name in names if "*" in name]
+    patterns += [rf"(?:model\.)?(?:{'|'.join(globs)})\Z"] if globs else []
     try:
         compiled = tuple(re.compile(pattern) for pattern in patterns)
     except re.error as error:
         raise InvalidModelConfig(f"quantization_config.ignore: {error.pattern!r} is no pattern: {error}") from error
-    return frozenset(name for name in names if "*" not in name), compiled
+    runs = frozenset(name for name in names if "*" not in name)
+    return runs, tuple(sorted({run.count(".") + 1 for run in runs})), compiled

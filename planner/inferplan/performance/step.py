@@ -20,6 +20,7 @@ same digits on every machine.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
@@ -50,6 +51,7 @@ from inferplan.model import (
     Quantization,
     Recurrent,
     Shard,
+    first_alike,
     quantization_of_matrix,
     stored_bytes,
 )
@@ -136,10 +138,8 @@ def _sizes(architecture: Architecture, ranks: Ranks, quantization: Quantization 
 
 def _first_of_each(architecture: Architecture) -> list[tuple[int, Layer, int]]:
     """Each distinct layer with the index it first has and how often it occurs."""
-    first: dict[Layer, int] = {}
-    for index, layer in enumerate(architecture.layers):
-        first.setdefault(layer, index)
-    return [(first[layer], layer, count) for layer, count in architecture.distinct_layers()]
+    counts = Counter(first_alike(architecture))
+    return [(first, architecture.layers[first], count) for first, count in counts.items()]
 
 
 def coefficients(architecture: Architecture, gpu: GPU, config: ResolvedConfig) -> Coefficients:
