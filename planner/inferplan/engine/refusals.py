@@ -183,9 +183,12 @@ def _backend_errors(architecture: Architecture, gpu: GPU, config: ResolvedConfig
     reason = missing_backend(architecture, gpu, config.kv)
     if reason is None:
         return []
-    code = "NoAttentionBackend" if config.kv.is_plain else "KVCacheDtypeNotSupported"
-    fix = "Use a newer GPU." if config.kv.is_plain else "Use kv_cache_dtype auto or bfloat16, or a newer GPU."
-    return [StartError(code, f"No attention backend: {reason}.", fix)]
+    message = f"No attention backend: {reason}."
+    if config.kv.is_plain:
+        return [StartError("NoAttentionBackend", message, "Use a newer GPU.")]
+    declared = config.quantization is not None and config.quantization.kv_cache_dtype is not None
+    plain = "bfloat16 (auto is the checkpoint's own type)" if declared else "auto or bfloat16"
+    return [StartError("KVCacheDtypeNotSupported", message, f"Use kv_cache_dtype {plain}, or a newer GPU.")]
 
 
 def _speculative_errors(architecture: Architecture, config: ResolvedConfig) -> list[StartError]:

@@ -175,3 +175,12 @@ def test_an_encoder_takes_its_own_peak_and_keeps_what_it_made() -> None:
     # The batch of image tokens that is kept while the language model runs: 8,192 of 5,376 elements.
     both, language = (plan(f"google/gemma-3-27b-{end}", "H100-SXM").activation_bytes for end in ("it", "text"))
     assert both - language == 8192 * 5376 * 2
+
+
+def test_the_way_out_of_an_fp8_cache_is_not_auto_where_the_checkpoint_asks_for_it() -> None:
+    refused = plan("nvidia/DeepSeek-V3.1-NVFP4", "A100-SXM-80GB", tensor_parallel_size=16)
+    assert [e.code for e in refused.start_errors] == ["KVCacheDtypeNotSupported"]
+    assert "auto or" not in refused.start_errors[0].fix
+    assert plan(
+        "nvidia/DeepSeek-V3.1-NVFP4", "A100-SXM-80GB", tensor_parallel_size=16, kv_cache_dtype="bfloat16"
+    ).starts
