@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from contextlib import suppress
+from importlib import resources
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inferplan.errors import InvalidModelConfig, ModelError, UnsupportedArchitecture
+from inferplan.engine import EngineConfig, plan_memory, resolve
+from inferplan.errors import InferPlanError, InvalidModelConfig, ModelError, UnsupportedArchitecture
+from inferplan.hardware import resolve_gpu
 from inferplan.model import Attention, is_ignored, parse_architecture, quantization_named
 from inferplan.model.hub import bundled_models, resolve_model
 from inferplan.model.size import checkpoint_bytes, checkpoint_parameters
@@ -456,3 +461,26 @@ def test_whatever_a_config_holds_is_read_or_refused_by_name(
     config = {**LLAMA, name: outer, "quantization_config": {**section, key: inner}}
     with suppress(ModelError):
         checkpoint_bytes(parse_architecture(config))
+
+
+MODELS = json.loads((resources.files("inferplan.model") / "data" / "models.json").read_text(encoding="utf-8"))["models"]
+
+
+@settings(max_examples=300)
+@given(model=st.sampled_from(sorted(MODELS)), junk=JUNK, data=st.data())
+def test_any_field_of_any_family_is_read_or_refused_by_name(model: str, junk: object, data: st.DataObject) -> None:
+    """Down to the plan of its memory: what a parser lets through, nothing after it stumbles over."""
+    config = copy.deepcopy(MODELS[model]["config"])
+    sections = [config, *(value for value in config.values() if isinstance(value, dict))]
+    section = data.draw(st.sampled_from(sections))
+    field = data.draw(st.sampled_from(sorted(section)))
+    if data.draw(st.booleans()):
+        del section[field]
+    else:
+        section[field] = junk
+    gpu = resolve_gpu("H200-SXM")
+    with suppress(InferPlanError):
+        architecture = parse_architecture(config)
+        memory = plan_memory(architecture, gpu, resolve(EngineConfig(tensor_parallel_size=2), architecture, gpu))
+        assert memory.weights_bytes_per_rank > 0
+        assert checkpoint_bytes(architecture) > 0
