@@ -19,7 +19,7 @@ from inferplan.model.architecture import (
 )
 from inferplan.model.fields import Fields
 from inferplan.model.latents import latent_attention
-from inferplan.model.mixtures import deepseek_experts, dense_first, granite_experts, qwen_experts
+from inferplan.model.mixtures import bailing_experts, deepseek_experts, dense_first, granite_experts, qwen_experts
 from inferplan.model.parts import (
     Biases,
     Experts,
@@ -490,6 +490,22 @@ def _kimi_experts(fields: Fields, hidden: int) -> MoE:
     )
     normed = norms(inner) if fields.flag("latent_moe_use_norm", default=False) else ()
     return replace(base, matrices=(*base.matrices, *around), vectors=(*base.vectors, *normed))
+
+
+def bailing_hybrid(fields: Fields) -> Outline:
+    """Ling and Ring 2.5: lightning attention, and latent attention in every `layer_group_size`-th layer."""
+    h, group = heads_of(fields), fields.size("layer_group_size", default=1)
+    linear = lightning(h.hidden, h.heads, h.head_dim)
+    if fields.flag("use_qk_norm", default=False):
+        linear = replace(linear, vectors=(*linear.vectors, *norms(h.head_dim, h.head_dim)))
+    latent = latent_attention(fields)
+    router = None if fields.text("router_dtype", "fp32") != "fp32" else "float32"
+    channels = dense_first(fields, mixture(bailing_experts(fields, router)))
+    layers = tuple(
+        Layer((linear if (i + 1) % group else latent,), channels(i), norms(h.hidden, h.hidden))
+        for i in range(layer_count(fields))
+    )
+    return Outline(h.hidden, layers, vectors=norms(h.hidden))
 
 
 def minimax_text(fields: Fields) -> Outline:

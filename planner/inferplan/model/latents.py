@@ -88,9 +88,16 @@ def glm_sparse(fields: Fields) -> Outline:
     return replace(deepseek_sparse(fields), fp8_cache_capabilities=(10,))
 
 
-def _decoder(fields: Fields, mixers: Callable[[int], LatentAttention]) -> Outline:
+def glm4_moe_lite(fields: Fields) -> Outline:
+    """GLM-4.7 Flash: as DeepSeek V3, with GLM's float32 router."""
+    mixer = latent_attention(fields)
+    experts = replace(deepseek_experts(fields), router_dtype="float32", corrected=True)
+    return _decoder(fields, lambda _: mixer, experts)
+
+
+def _decoder(fields: Fields, mixers: Callable[[int], LatentAttention], experts: Experts | None = None) -> Outline:
     hidden = fields.size("hidden_size")
-    channels = dense_first(fields, mixture(deepseek_experts(fields)))
+    channels = dense_first(fields, mixture(experts or deepseek_experts(fields)))
     layers = tuple(Layer((mixers(i),), channels(i), norms(hidden, hidden)) for i in range(layer_count(fields)))
     outline = Outline(hidden, layers, vectors=norms(hidden))
     return replace(outline, draft=last_layer(fields, outline))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from inferplan.errors import InvalidModelConfig
 from inferplan.model.architecture import Vector
 from inferplan.model.fields import Fields
-from inferplan.model.parts import Biases, Outline, attention, block, gated_mlp, heads_of, layer_count, norms
+from inferplan.model.parts import Biases, Outline, attention, block, gated_mlp, heads_of, layer_count, norms, plain_mlp
 
 
 def _llama_like(
@@ -56,6 +56,26 @@ def qwen3(fields: Fields) -> Outline:
     h = heads_of(fields)
     biases = Biases(qkv=fields.flag("attention_bias", default=False))
     return _llama_like(fields, biases, head_norms=norms(h.head_dim, h.head_dim))
+
+
+def exaone4(fields: Fields) -> Outline:
+    """Norms after each block and per head; windows as listed."""
+    h = heads_of(fields)
+    attends = fields.flag("attention_bias", "bias", default=False)
+    biases = Biases(attends, attends, fields.flag("mlp_bias", default=False))
+    return _llama_like(fields, biases, head_norms=norms(h.head_dim, h.head_dim), windows=_layer_windows(fields))
+
+
+def apertus(fields: Fields) -> Outline:
+    """Norms per head; feed-forwards without a gate, whose activation has two parameters."""
+    h = heads_of(fields)
+    outline = _llama_like(
+        fields, Biases(*(fields.flag("attention_bias", default=False),) * 2), head_norms=norms(h.head_dim, h.head_dim)
+    )
+    biases = Biases(mlp=fields.flag("mlp_bias", default=False))
+    mlp = plain_mlp(h.hidden, fields.size("intermediate_size"), biases, names=("up_proj", "down_proj"))
+    mlp = replace(mlp, vectors=norms(1, 1))
+    return replace(outline, layers=tuple(replace(layer, channels=(mlp,)) for layer in outline.layers))
 
 
 def olmo2(fields: Fields) -> Outline:

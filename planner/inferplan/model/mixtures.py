@@ -304,6 +304,66 @@ def mimo_v2(fields: Fields) -> Outline:
     return replace(outline, draft=Draft(block(local, dense, hidden, hidden)))
 
 
+def bailing(fields: Fields) -> Outline:
+    """Ling and Ring 1 and 2: dense feed-forwards first, then experts and shared ones; scores corrected where stated."""
+    h = heads_of(fields)
+    bias = fields.flag("use_bias", default=False)
+    biases = Biases(qkv=bias or fields.flag("use_qkv_bias", default=False), output=bias, mlp=bias)
+    head_norms = norms(h.head_dim, h.head_dim) if fields.flag("use_qk_norm", default=False) else ()
+    mixer = attention(h, biases, vectors=head_norms, name="attention")
+    experts = mixture(bailing_experts(fields, "float32" if fields.text("router_dtype") == "fp32" else None))
+    return _decoder(fields, lambda _: mixer, dense_first(fields, experts))
+
+
+def bailing_experts(fields: Fields, router_dtype: str | None) -> Experts:
+    width = fields.size("moe_intermediate_size")
+    shared = fields.optional("num_shared_experts") or 0
+    return Experts(
+        hidden=fields.size("hidden_size"),
+        count=fields.size("num_experts"),
+        per_token=fields.size("num_experts_per_tok"),
+        width=width,
+        router_dtype=router_dtype,
+        corrected=fields.flag("moe_router_enable_expert_bias", default=False),
+        shared=shared * fields.size("moe_shared_expert_intermediate_size", default=width),
+    )
+
+
+def deepseek_first(fields: Fields) -> Outline:
+    """DeepSeek-MoE, before latent attention."""
+    mixer = attention(heads_of(fields), Biases())
+    return _decoder(fields, lambda _: mixer, dense_first(fields, mixture(deepseek_experts(fields))))
+
+
+def ernie_moe(fields: Fields) -> Outline:
+    """ERNIE 4.5: experts from one layer to another, every so many; a float32 router whose scores are corrected."""
+    h, count = heads_of(fields), layer_count(fields)
+    width = fields.size("moe_intermediate_size")
+    experts = mixture(
+        Experts(
+            hidden=h.hidden,
+            count=fields.size("moe_num_experts"),
+            per_token=fields.size("moe_k"),
+            width=width,
+            router_dtype="float32",
+            corrected=True,
+            shared=width * (fields.optional("moe_num_shared_experts") or 0),
+        )
+    )
+    bias = fields.flag("use_bias", default=False)
+    mixer = attention(h, Biases(qkv=bias))
+    dense = gated_mlp(h.hidden, fields.size("intermediate_size"), Biases(mlp=bias))
+    first = fields.optional("moe_layer_start_index") or 0
+    last = fields.size("moe_layer_end_index", default=count - 1)
+    step = fields.size("moe_layer_interval", default=1)
+    outline = _decoder(
+        fields,
+        lambda _: mixer,
+        lambda i: (experts if first <= i <= last and (i + 1) % step == 0 else dense,),
+    )
+    return replace(outline, tied_by_default=True)
+
+
 def step3p5(fields: Fields) -> Outline:
     """Full and windowed layers (of their own head counts), gated per head; a float32 router whose scores are corrected.
 

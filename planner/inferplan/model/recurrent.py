@@ -190,7 +190,7 @@ def kimi_delta(k: KimiDelta) -> Recurrent:
 
 
 def lightning(hidden: int, heads: int, head_dim: int) -> Recurrent:
-    """Linear attention with a fixed decay per head; the state is kept in float32."""
+    """Linear attention with a fixed decay per head; the state is kept in the model dtype."""
     inner = heads * head_dim
     return Recurrent(
         kind=RecurrentKind.LINEAR,
@@ -198,7 +198,6 @@ def lightning(hidden: int, heads: int, head_dim: int) -> Recurrent:
         state_per_head=head_dim * head_dim,
         conv_kernel=0,
         conv_channels=0,
-        state_dtype="float32",
         matrices=(
             Matrix("self_attn.qkv_proj", 3 * inner, hidden, Shard.COLUMN),
             Matrix("self_attn.output_gate", inner, hidden, Shard.COLUMN),

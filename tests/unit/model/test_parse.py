@@ -484,3 +484,165 @@ def test_any_field_of_any_family_is_read_or_refused_by_name(model: str, junk: ob
         memory = plan_memory(architecture, gpu, resolve(EngineConfig(tensor_parallel_size=2), architecture, gpu))
         assert memory.weights_bytes_per_rank > 0
         assert checkpoint_bytes(architecture) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "parameters"),
+    [
+        # Shapes of the published config.json, totals of the published checkpoints (drafting layer included).
+        (
+            "Glm4MoeLiteForCausalLM",  # zai-org/GLM-4.7-Flash
+            {
+                "hidden_size": 2048,
+                "num_hidden_layers": 47,
+                "num_attention_heads": 20,
+                "q_lora_rank": 768,
+                "kv_lora_rank": 512,
+                "qk_nope_head_dim": 192,
+                "qk_rope_head_dim": 64,
+                "v_head_dim": 256,
+                "n_routed_experts": 64,
+                "n_shared_experts": 1,
+                "num_experts_per_tok": 4,
+                "moe_intermediate_size": 1536,
+                "intermediate_size": 10240,
+                "first_k_dense_replace": 1,
+                "vocab_size": 154880,
+                "num_nextn_predict_layers": 1,
+            },
+            31_221_488_576,
+        ),
+        (
+            "Ernie4_5_MoeForCausalLM",  # baidu/ERNIE-4.5-21B-A3B-PT
+            {
+                "hidden_size": 2560,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 20,
+                "num_key_value_heads": 4,
+                "moe_num_experts": 64,
+                "moe_k": 6,
+                "moe_num_shared_experts": 2,
+                "moe_intermediate_size": 1536,
+                "intermediate_size": 12288,
+                "moe_layer_start_index": 1,
+                "moe_layer_end_index": 27,
+                "vocab_size": 103424,
+                "tie_word_embeddings": True,
+            },
+            21_825_437_888,
+        ),
+        (
+            "BailingMoeV2ForCausalLM",  # inclusionAI/Ling-mini-2.0
+            {
+                "hidden_size": 2048,
+                "num_hidden_layers": 20,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 4,
+                "num_experts": 256,
+                "num_experts_per_tok": 8,
+                "num_shared_experts": 1,
+                "moe_intermediate_size": 512,
+                "intermediate_size": 5120,
+                "first_k_dense_replace": 1,
+                "vocab_size": 157184,
+                "use_qk_norm": True,
+                "moe_router_enable_expert_bias": True,
+                "router_dtype": "fp32",
+            },
+            16_255_643_392,
+        ),
+        (
+            "ApertusForCausalLM",  # swiss-ai/Apertus-8B-2509
+            {
+                "hidden_size": 4096,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "intermediate_size": 21504,
+                "vocab_size": 131072,
+            },
+            8_053_338_176,
+        ),
+        (
+            "DeepseekForCausalLM",  # deepseek-ai/deepseek-moe-16b-base
+            {
+                "hidden_size": 2048,
+                "num_hidden_layers": 28,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 16,
+                "n_routed_experts": 64,
+                "n_shared_experts": 2,
+                "num_experts_per_tok": 6,
+                "moe_intermediate_size": 1408,
+                "intermediate_size": 10944,
+                "first_k_dense_replace": 1,
+                "vocab_size": 102400,
+            },
+            16_375_728_128,
+        ),
+        (
+            "Exaone4ForCausalLM",  # LGAI-EXAONE/EXAONE-4.0-1.2B
+            {
+                "hidden_size": 2048,
+                "num_hidden_layers": 30,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "head_dim": 64,
+                "intermediate_size": 4096,
+                "vocab_size": 102400,
+                "tie_word_embeddings": True,
+            },
+            1_279_391_488,
+        ),
+        (
+            "SolarForCausalLM",  # upstage/SOLAR-10.7B
+            {
+                "hidden_size": 4096,
+                "num_hidden_layers": 48,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 8,
+                "intermediate_size": 14336,
+                "vocab_size": 32000,
+            },
+            10_731_524_096,
+        ),
+    ],
+)
+def test_families_of_no_measured_row_have_their_published_size(
+    name: str, fields: dict[str, Any], parameters: int
+) -> None:
+    config = {"architectures": [name], "max_position_embeddings": 32768, "torch_dtype": "bfloat16", **fields}
+    assert checkpoint_parameters(parse_architecture(config)) == parameters
+
+
+def test_lings_hybrid_alternates_states_and_latents() -> None:
+    """Ling 2.5: seven layers of lightning attention, then one of latent attention; dense feed-forwards first."""
+    config = {
+        "architectures": ["BailingMoeV2_5ForCausalLM"],
+        "hidden_size": 8192,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "head_dim": 128,
+        "q_lora_rank": 1536,
+        "kv_lora_rank": 512,
+        "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64,
+        "v_head_dim": 128,
+        "layer_group_size": 8,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "num_shared_experts": 1,
+        "moe_intermediate_size": 2048,
+        "intermediate_size": 18432,
+        "first_k_dense_replace": 4,
+        "vocab_size": 157184,
+        "max_position_embeddings": 131072,
+        "torch_dtype": "bfloat16",
+    }
+    architecture = parse_architecture(config)
+    gpu = resolve_gpu("H200-SXM")
+    wanted = EngineConfig(tensor_parallel_size=8, available_kv_cache_bytes=10**10, max_model_len=16384)
+    held = plan_memory(architecture, gpu, resolve(wanted, architecture, gpu))
+    assert held.starts
+    assert sorted(g.kind for g in held.kv_groups) == ["full", *["state"] * 7]
+    assert {g.layers for g in held.kv_groups} == {10}
