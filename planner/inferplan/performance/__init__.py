@@ -3,7 +3,7 @@
 `predict(points)` answers whole questions; `candidates(points)` and `sweep(…)` are the array form for planning.
 """
 
-from inferplan.performance.predict import Candidates, Sweep, candidates, load_amount, predict, sweep
+from inferplan.performance.predict import Candidates, Sweep, candidates, family_remark, load_amount, predict, sweep
 from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "ServingPoint",
     "Sweep",
     "candidates",
+    "family_remark",
     "load_amount",
     "predict",
     "sweep",

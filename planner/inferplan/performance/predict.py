@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from inferplan.engine import MemoryPlan, ResolvedConfig, has_softmax_only, is_dense_decoder, requests_that_fit
+from inferplan.model import Architecture
 from inferplan.performance.constants import EXTRAPOLATED, MIXTURE, Spread, constants, spread
 from inferplan.performance.result import Interval, Operation, Performance, Quantiles, ServingPoint
 from inferplan.performance.serving import (
@@ -244,6 +245,14 @@ def _performance(
     )
 
 
+def family_remark(architecture: Architecture) -> str:
+    """What to know of the times of a model that no constant was fitted on; "" of a dense decoder."""
+    if is_dense_decoder(architecture):
+        return ""
+    unlike = "" if has_softmax_only(architecture) else ", which this is not: they may be too narrow"
+    return f"times rest on constants of dense decoders; their ranges are those of mixtures of experts{unlike}"
+
+
 def _basis(point: ServingPoint, kind: str) -> str:
     """Extrapolated: neither constants nor residuals come from such a GPU or such layers."""
     known = kind != EXTRAPOLATED and has_softmax_only(point.architecture)
@@ -253,11 +262,7 @@ def _basis(point: ServingPoint, kind: str) -> str:
 def _warnings(point: ServingPoint, saturated: bool, judged: Judged) -> tuple[str, ...]:  # noqa: FBT001
     found = []
     if judged.kind == MIXTURE:
-        unlike = "" if has_softmax_only(point.architecture) else ", which this is not: they may be too narrow"
-        found.append(
-            "FamilyNotFitted: times rest on constants of dense decoders; "
-            f"their ranges are those of mixtures of experts{unlike}"
-        )
+        found.append(f"FamilyNotFitted: {family_remark(point.architecture)}")
     if saturated:
         found.append("Saturated: arrivals exceed what one replica serves; latencies are those of the first ten minutes")
     load = point.workload.load

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from inferplan.engine import MemoryPlan, requests_that_fit
-from inferplan.performance import Interval, Performance, ServingPoint, predict
+from inferplan.performance import Interval, Performance, ServingPoint, family_remark, predict
 from inferplan.planning.choose import (
     alternatives,
     best_first,
@@ -153,8 +153,12 @@ def _per_replica(workload: Workload, replicas: int) -> Workload:
     return dataclasses.replace(workload, load=shared)
 
 
+# Bytes and prices are counted, whatever the times of a model or a GPU rest on.
+_COUNTED = "SpecSheet"
+
+
 def _predicted(candidate: Candidate, point: ServingPoint, p: Performance) -> tuple[tuple[str, Predicted], ...]:
-    memory, basis = point.memory, p.basis
+    memory, basis, counted = point.memory, p.basis, _COUNTED
     n = candidate.replicas
     tps = p.output_tokens_per_second_interval
     needed = kv_needed_bytes(point, p)
@@ -173,15 +177,15 @@ def _predicted(candidate: Candidate, point: ServingPoint, p: Performance) -> tup
                 exact(memory.kv_cache_tokens_low),
                 exact(memory.kv_cache_tokens_high),
                 "tokens",
-                basis,
+                counted,
             ),
         ),
-        ("maxConcurrency", _max_concurrency(memory, basis)),
-        ("weightsGiB", _exact(memory.weights_bytes_per_rank / _GIB, "GiB", basis)),
+        ("maxConcurrency", _max_concurrency(memory, counted)),
+        ("weightsGiB", _exact(memory.weights_bytes_per_rank / _GIB, "GiB", counted)),
         ("kvNeededGiB", _kv_needed(point, p, needed)),
         (
             "vramReservedGiB",
-            _exact(memory.total_memory_bytes * point.config.gpu_memory_utilization / _GIB, "GiB", basis),
+            _exact(memory.total_memory_bytes * point.config.gpu_memory_utilization / _GIB, "GiB", counted),
         ),
         *_money(candidate, p),
     )
@@ -242,7 +246,7 @@ def _money(candidate: Candidate, p: Performance) -> tuple[tuple[str, Predicted],
     slow = p.output_tokens_per_second / tps.low if tps.low > 0 else 1.0
     fast = p.output_tokens_per_second / tps.high if tps.high > 0 else 1.0
     return (
-        (names[0], _exact(hour, units[0], basis)),
+        (names[0], _exact(hour, units[0], _COUNTED)),
         (names[1], predicted(per_input, per_input * fast, per_input * slow, units[1], basis)),
         (names[2], predicted(per_output, per_output * fast, per_output * slow, units[2], basis)),
     )
@@ -256,6 +260,8 @@ def _warnings(winner: Candidate, request: PlanningRequest, decision: Decision) -
     if "@sha256:" not in decision.image:
         found.append(Notice("ImageUnpinned", f"image {decision.image} has no digest; its content may change"))
     limit = request.model.architecture.max_position_embeddings
+    if remark := family_remark(request.model.architecture):
+        found.append(Notice("FamilyNotFitted", remark))
     if decision.max_model_len < limit:
         text = f"requests longer than {decision.max_model_len} tokens are refused (the model allows {limit}); "
         found.append(Notice("ContextLimited", text + "constraints.minContextLength raises it"))

@@ -240,3 +240,13 @@ def test_a_start_within_the_intervals_width_of_its_limit_is_not_offered() -> Non
     objectives = dataclasses.replace(asked.objectives, judge_by="Point")
     bold = search_space(dataclasses.replace(asked, overrides=overrides, objectives=objectives), INPUTS)
     assert [shape.config.max_model_len for shape in bold.usable] == [fitted.max_model_len]
+
+
+def test_what_no_constant_was_fitted_on_says_so_beside_its_times_only() -> None:
+    constraints = Constraints(gpu_types=("H100-SXM", "H200-SXM", "B200"), max_gpus=16)
+    answer = found(request("Qwen/Qwen3.5-27B", constraints=constraints))
+    assert "FamilyNotFitted" in {w.code for w in answer.warnings}
+    shown = dict(answer.choice.predicted)
+    assert shown["tpot"].basis == "Extrapolated"
+    assert {shown[name].basis for name in ("kvCacheTokens", "weightsGiB", "usdPerHour")} == {"SpecSheet"}
+    assert "FamilyNotFitted" not in {w.code for w in found(request()).warnings}
